@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from math import factorial
 from pathlib import Path
 
@@ -102,7 +103,8 @@ class Recorded:
 
         pools._ask = noted
         for round_ in range(ROUNDS):
-            before = pools._averaged(before, round_)
+            about = {"recipe": asdict(game.local), "training_round": round_}
+            before = pools._summed("steps", about, before, counts / counts.sum())
             self.models.append(before[0])
         self.parts = counts[0]
 

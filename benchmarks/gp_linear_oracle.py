@@ -87,7 +87,7 @@ def fitted_covariance(u: np.ndarray) -> np.ndarray:
     hyper = kernel.natural(theta, OWNERS)
     weights = kernel.owner_weights(theta, observed.log_sizes)
     seen = kernel.view(POOLS, weights, kernel.strengths(theta, OWNERS))
-    found = kernel.covariance(hyper, seen, seen) + np.diag(kernel.nugget(hyper, seen.z))
+    found = kernel.covariance(hyper, seen, seen) + np.diag(kernel.nugget(hyper, seen.owners))
     return found * (observed.scale / u[1:].std()) ** 2
 
 

@@ -109,10 +109,10 @@ def speed() -> list[list[object]]:
     )
     rows.append(["du, 1,000,000 owners, ds.value", cpu(lambda: ds.value(million, "du")), "same"])
     own = np.unique(many)[:10]
-    k = np.arange(1_000_000)
+    shares = np.linspace(0, 1, len(many))
     start = time.process_time()
-    owner = du_closed.Owner(own, many.sum() - own, len(many))
-    direct = du_closed.weighted_sum(owner, curve, k, np.ones(len(k))) / len(k)
+    others, each = many.sum() - own, np.full(len(many), 1 / len(many))
+    direct = du_closed.weighted_sum(own, others, curve, shares, each)
     loop = (time.process_time() - start) * len(np.unique(many)) / len(own)
     ruled = np.array([values[np.flatnonzero(many == size)[0]] for size in own])
     rows.append(

@@ -214,7 +214,7 @@ def test_a_process_that_exits_names_pool_and_cause(monkeypatch: pytest.MonkeyPat
 
 def test_a_block_whose_worker_died_is_paid_in_a_process_of_its_own() -> None:
     parcel = worker.pack(crashing_game("exit"))
-    with pytest.raises(worker.TrainingEnded, match="exit code 3"):
+    with pytest.raises(worker.ChildEnded, match="exit code 3"):
         worker.pay(parcel, [(0, (LAST_TWO, None, None))], alone=True)
 
 

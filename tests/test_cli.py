@@ -17,9 +17,8 @@ from dushapley.cli import job as jobs
 from dushapley.cli import quote as consent
 from dushapley.cli.demo import HOSPITALS, MISLABELLED, demo_game, demo_tables, leave_files
 from dushapley.cli.main import COMMANDS, main
-from dushapley.cli.options import method_options
+from dushapley.cli.options import generous_budget, method_options
 from dushapley.engine import plan as pricing
-from dushapley.engine.plan import generous_budget
 from dushapley.errors import InvalidOption
 from dushapley.games.model.catalogue import MODELS, guess_task, has_holes, make_model
 from extras import needs

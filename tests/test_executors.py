@@ -21,10 +21,10 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import dushapley as ds
 from dushapley import processes
 from dushapley.engine.executors import make_executor
-from dushapley.engine.executors.base import Listed, interrupts_put_off
+from dushapley.engine.executors.base import Listed
 from dushapley.engine.executors.local import Local
-from dushapley.engine.executors.worker import _thread_pools, one_blas_thread
 from dushapley.errors import InvalidGame, InvalidOption, UtilityFailed, WorkersLost
+from dushapley.processes import _thread_pools, interrupts_put_off, one_blas_thread
 from faults import faulty_game
 
 PROGRAM = """

@@ -181,7 +181,7 @@ def test_nuggets_of_all_coalitions_add_up() -> None:
     posterior = some_posterior()
     pools = bits(np.arange(1, 2**8), 8)
     weights = functional.exact_weights(pools)
-    brute = (weights.T * kernel.nugget(posterior.hyper, pools.astype(float))) @ weights
+    brute = (weights.T * kernel.nugget(posterior.hyper, pools.sum(axis=1, dtype=float))) @ weights
     np.testing.assert_allclose(functional.nugget_covariance(posterior), brute, atol=1e-15)
 
 
@@ -190,7 +190,7 @@ def test_covariance_of_values_is_that_of_the_joint_normal_law() -> None:
     whole = functional.functional(8, 2**8, np.random.default_rng(0))
     seen = posterior.view(whole.pools)
     total = kernel.covariance(posterior.hyper, seen, seen)
-    total[np.diag_indices_from(total)] += kernel.nugget(posterior.hyper, seen.z)
+    total[np.diag_indices_from(total)] += kernel.nugget(posterior.hyper, seen.owners)
     rows = {pool.tobytes(): at for at, pool in enumerate(whole.pools)}
     at = [rows[pool.tobytes()] for pool in posterior.observed.pools]
     gain = np.linalg.solve(total[np.ix_(at, at)], total[at])

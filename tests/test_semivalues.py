@@ -204,6 +204,16 @@ def test_interactions_are_read_by_name_and_shown():
         ds.interactions(ds.TableGame([0.0, 1.0]))
 
 
+@pytest.mark.parametrize(("owners", "budget"), [(3, 8), (4, 21), (4, None), (6, 72)])
+def test_interactions_by_gp_are_exact_where_all_coalitions_are_affordable(owners, budget):
+    game = ds.TableGame(np.random.default_rng(0).normal(size=2**owners))
+    found = ds.interactions(game, "gp", budget=budget)
+    assert found.valuation.n_evaluations == 2**owners
+    assert found.valuation.notes[-1].startswith(f"gp asked all {2**owners} coalitions")
+    assert found.shapley_errors is None
+    assert (found.shapley == ds.interactions(game, "exact").shapley).all()
+
+
 def test_what_gp_paid_serves_interactions(tmp_path):
     game = ds.CallableGame(lambda z: np.sqrt(z @ np.arange(1.0, 9)), 8, fingerprint="roots")
     ds.value(game, "gp", budget=80, ledger=tmp_path / "paid.sqlite")

@@ -14,12 +14,18 @@ from decimal import Decimal
 from functools import cache
 from importlib import import_module, metadata
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import Array, Rows
 from dushapley.errors import InvalidOwners
+
+
+def each_row(matrix: Array) -> list[bytes]:
+    """Bytes of every row."""
+    width = matrix.shape[1] * matrix.itemsize
+    names: list[bytes] = np.ascontiguousarray(matrix).view(f"V{width}").ravel().tolist()
+    return names
 
 
 def sha256(*chunks: str | bytes) -> bytes:
@@ -45,7 +51,7 @@ def digest(*parts: object) -> str:
     >>> digest("ab", "c") == digest("a", "bc")
     False
     """
-    return _sha256(chunk for part in parts for chunk in _labelled(part)).hex()
+    return _sha256(chain.from_iterable(map(_labelled, parts))).hex()
 
 
 def _labelled(part: object) -> tuple[str, bytes]:
@@ -70,31 +76,29 @@ def whole_number(name: str, n_bytes: int) -> int:
     return int.from_bytes(sha256(name)[:n_bytes], "big")
 
 
-def random_numbers(name: str, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+def random_numbers(name: str, count: int) -> Array:
     """Random numbers of 32 bits from an extendable hash: the same in every version of numpy."""
     return np.frombuffer(hashlib.shake_128(name.encode()).digest(4 * count), dtype="<u4")
 
 
-def content_hash(X: Rows, y: Array | None, *more: Array) -> str:
+def content_hash(*blocks: Rows) -> str:
     """Hash of the rows in their order: equal data, equal hash, in any process.
 
     Numbers are hashed through their bytes, text and plain objects through their type and text;
     objects whose text does not tell all of them are refused. Of tables the names and types count
     as well, of sparse rows the cells that are stored.
     """
-    return _sha256(chunk for block in (X, y, *more) for chunk in _cells(block)).hex()
+    return _sha256(chain.from_iterable(map(_cells, blocks))).hex()
 
 
 def _cells(array: Rows | None) -> Iterator[str | bytes]:
     if array is None:
         yield "none;"
-        return
-    if hasattr(array, "indptr"):
+    elif hasattr(array, "indptr"):
         yield f"sparse {array.shape};"
         for part in (array.indptr.astype("<i8"), array.indices.astype("<i8"), array.data):
             yield array_chunk(part)
-        return
-    if hasattr(array, "iloc"):
+    elif hasattr(array, "iloc"):
         yield f"table {array.shape};"
         for name in array.columns:
             kind = array[name].dtype
@@ -103,8 +107,12 @@ def _cells(array: Rows | None) -> Iterator[str | bytes]:
                 yield f"{kind.ordered};"
                 yield from _cells(kind.categories.to_numpy())
             yield from _cells(array[name].to_numpy())
-        return
-    yield f"{array.dtype.kind}{array.shape};"
+    else:
+        yield f"{array.dtype.kind}{array.shape};"
+        yield from _array_cells(array)
+
+
+def _array_cells(array: Array) -> Iterator[str | bytes]:
     if array.dtype.kind == "O" and array.ndim == 2:
         for start in range(0, len(array), ROWS_AT_A_TIME):
             columns = array[start : start + ROWS_AT_A_TIME].T.tolist()
@@ -157,8 +165,7 @@ MISSING = "missing"
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Versions of those of these packages that are installed."""
-    known = {name: package_version(name) for name in packages}
-    return {name: version for name, version in known.items() if version != MISSING}
+    return {name: found for name in packages if (found := package_version(name)) != MISSING}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Child processes: functions that run under limits of time and memory, and folders of a process.
+"""Processes: children that run functions under limits; and a process's threads, signals, folders.
 
 A `Child` is given functions to run, one after the other. It starts with nothing but this file, so
 no script runs again in it (none needs ``if __name__ == "__main__":``), and it may be started where
@@ -20,11 +20,12 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
-from select import select
-from threading import Thread, Timer
+from threading import Lock, Thread, Timer, current_thread, main_thread
+from types import FrameType
 from typing import Any
 
 LIKELY = {
@@ -42,11 +43,6 @@ class ChildEnded(Exception):
 class Child:
     """A process that runs functions one after the other.
 
-    Parameters
-    ----------
-    idle
-        Seconds without work after which it ends.
-
     Examples
     --------
     >>> child = Child()
@@ -55,10 +51,10 @@ class Child:
     >>> child.close()
     """
 
-    def __init__(self, idle: float = 10**9) -> None:
+    def __init__(self) -> None:
         self.expired = False
         self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and file
-            [sys.executable, "-P", __file__, str(idle), *sys.path],
+            [sys.executable, "-P", __file__, *sys.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -170,13 +166,13 @@ def limit_memory(size: int) -> None:
 
 
 def serve() -> None:
-    """Run what the parent sends until it sends no more, or nothing for too long."""
+    """Run what the parent sends until it sends no more."""
     die_with_parent()
     source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what functions print goes where errors go
-    idle, sys.path[:] = float(sys.argv[1]), sys.argv[2:]
-    while os.name != "posix" or select([source], [], [], idle)[0]:
+    sys.path[:] = sys.argv[1:]
+    while True:
         try:
             request = pickle.load(source)  # noqa: S301
         except EOFError:
@@ -197,6 +193,69 @@ def _answer(request: bytes) -> bytes:
         except Exception:  # errors may hold what cannot travel
             packed = pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
         return packed
+
+
+_BLAS_LOCK = Lock()
+_BLAS: dict[str, Any] = {"inside": 0, "limit": None}
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """One BLAS thread in this process while anybody is inside, whichever thread that is.
+
+    Results of BLAS depend on its threads. The limit holds for the whole process, so the first
+    thread to enter sets it and the last to leave lifts it.
+    """
+    with _BLAS_LOCK:
+        _BLAS["inside"] += 1
+        if _BLAS["inside"] == 1:
+            _BLAS["limit"] = _thread_pools(len(sys.modules)).limit(limits=1)
+    try:
+        yield
+    finally:
+        with _BLAS_LOCK:
+            _BLAS["inside"] -= 1
+            if _BLAS["inside"] == 0:
+                _BLAS["limit"].restore_original_limits()
+
+
+@lru_cache(maxsize=1)
+def _thread_pools(_modules: int) -> Any:
+    """Those of loaded libraries. To look takes milliseconds, and libraries come with modules."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def interrupts_put_off() -> Iterator[Callable[[], None]]:
+    """Note a Ctrl-C, and raise it where the function given is called, or at the end.
+
+    Raised anywhere, it may be raised in a destructor, where Python drops it: of the futures of a
+    cluster there are many. A second Ctrl-C is not put off. Neither is anything where somebody else
+    already listens, or in another thread, which never hears it.
+    """
+    heard: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if heard:
+            signal.default_int_handler(number, frame)
+        heard.append(number)
+
+    def answer() -> None:
+        if heard:
+            raise KeyboardInterrupt
+
+    theirs = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    if theirs or current_thread() is not main_thread():
+        yield answer
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield answer
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    answer()
 
 
 MACHINE = f"dushapley-{zlib.crc32(platform.node().encode()):08x}"

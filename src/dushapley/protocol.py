@@ -14,13 +14,20 @@ a table of numbers and driven by anybody who can answer questions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
+from dushapley.arrays import (
+    AnyDict,
+    AnyMapping,
+    BoolArray,
+    FloatArray,
+    Fractions,
+    IntArray,
+    Queries,
+)
 
 LARGE_ROUND = 1024
 """Pools to which rounds grow in long runs."""
@@ -68,10 +75,15 @@ class Estimate:
     covariance: FloatArray | None = None
     replicates: int | None = None
     notes: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: AnyMapping = field(default_factory=dict)
     weights: FloatArray | None = None
-    guarantee: Mapping[str, Any] | None = None
+    guarantee: AnyMapping | None = None
     scores: FloatArray | None = None
+
+
+def ends(n_players: int) -> BoolArray:
+    """The empty and the grand coalition, which every run asks first."""
+    return np.repeat([[False], [True]], n_players, axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +170,7 @@ class Problem:
     budget: int
     empty: float
     full: float
-    options: Mapping[str, Any]
+    options: AnyMapping
     rng: np.random.Generator
     batch: int = 64
     known: BoolArray | None = None
@@ -227,7 +239,7 @@ class Guarantee:
             return f"{self.name}: ± at most {largest}"
         return f"{self.name}: ± {largest}, not a guarantee"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> AnyDict:
         """Plain JSON types, as `Valuation.guarantee` holds them; infinite bounds become None."""
         return {
             "name": self.name,

@@ -6,6 +6,7 @@ and in the words of every error: no name or note can clear the screen, reverse a
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import sys
@@ -14,11 +15,14 @@ from contextlib import contextmanager, redirect_stdout
 from html import escape
 from io import StringIO
 from shutil import get_terminal_size
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 from unicodedata import category
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 STDOUT, STDERR = 1, 2
 """Numbers of their descriptors."""
@@ -161,7 +165,8 @@ def results_only() -> Iterator[None]:
             yield
     finally:
         _RESULTS.pop()
-        _flush_c()
+        if os.name == "posix":  # what C code printed leaves its buffer while it goes to stderr
+            ctypes.CDLL(None).fflush(None)
         os.dup2(kept, STDOUT)
         os.close(kept)
 
@@ -184,14 +189,6 @@ def _descriptor(stream: TextIO) -> int | None:
         return stream.fileno()
     except (OSError, ValueError):  # it is not a file, or closed
         return None
-
-
-def _flush_c() -> None:
-    """Have what C code printed leave its buffer while it still goes to stderr."""
-    if os.name == "posix":
-        import ctypes
-
-        ctypes.CDLL(None).fflush(None)
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -288,3 +285,44 @@ def error_text(half_width: float) -> str:
     if not 1e-9 < half_width < 1e12:
         return f"{half_width:.1e}"
     return f"{half_width:,.{max(0, 1 - int(np.floor(np.log10(half_width))))}f}"
+
+
+def terminal_bar(*, disable: bool) -> Bar:
+    """A line on stderr that is written again and again, unless it is disabled."""
+    from rich import progress
+    from rich.console import Console
+    from rich.table import Column
+
+    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    return progress.Progress(
+        progress.BarColumn(bar_width=12),
+        progress.MofNCompleteColumn(),
+        "evaluations,",
+        progress.TimeElapsedColumn(),
+        "gone,",
+        "{task.fields[left]} left ",
+        progress.TextColumn("{task.description}", table_column=rest),
+        console=Console(stderr=True),
+        disable=disable,
+        expand=True,  # a narrow terminal cuts the leaders, never the time left
+    )
+
+
+def in_notebook() -> bool:
+    """Whether a notebook's kernel runs this, which shows HTML below the cell."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
+def clock(seconds: float | None) -> str:
+    """Seconds as hours, minutes and seconds; dashes where they are unknown.
+
+    Examples
+    --------
+    >>> clock(3725.2), clock(None)
+    ('1:02:05', '-:--:--')
+    """
+    if seconds is None:
+        return "-:--:--"
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

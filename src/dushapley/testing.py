@@ -22,7 +22,7 @@ from unittest import SkipTest
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, IntArray, Queries
+from dushapley.arrays import AnyDict, AnyMapping, FloatArray, IntArray, Queries
 from dushapley.data.owners import Owners
 from dushapley.engine.dialogue import Dialogue
 from dushapley.engine.value import value
@@ -97,12 +97,11 @@ def nearest_neighbours(n_players: int) -> Game:
         f"owner {i + 1}": (rng.normal(size=(4 + i, 2)), rng.integers(0, 2, 4 + i))
         for i in range(n_players)
     }
-    owners = Owners.from_arrays(blocks)
-    return KNNGame(owners, rng.normal(size=(9, 2)), rng.integers(0, 2, 9), k=3)
+    return KNNGame(Owners.from_arrays(blocks), rng.normal(size=(9, 2)), rng.integers(0, 2, 9), k=3)
 
 
 def run(
-    method: str | Method, game: Game, options: Mapping[str, Any], budget: int | None, seed: int
+    method: str | Method, game: Game, options: AnyMapping, budget: int | None, seed: int
 ) -> Estimate:
     """Run an estimator on a game without an engine: fast enough to be repeated a thousand times."""
     talk = Dialogue(
@@ -122,7 +121,7 @@ def run(
 
 
 def bias_scores(
-    method: str | Method, game: Game, options: Mapping[str, Any], budget: int, seeds: Iterable[int]
+    method: str | Method, game: Game, options: AnyMapping, budget: int, seeds: Iterable[int]
 ) -> FloatArray:
     """How many standard errors the mean over seeds lies from the exact values, owner by owner.
 
@@ -132,18 +131,19 @@ def bias_scores(
     truth = value(game, "exact").values
     off = np.stack([run(method, game, options, budget, seed).values for seed in seeds]) - truth
     mean, error = off.mean(axis=0), off.std(axis=0, ddof=1) / sqrt(len(off))
-    rounding = 1e-12 * max(1.0, float(np.abs(truth).max()))
-    wrong = np.where(np.abs(mean) <= rounding, 0.0, np.inf)
+    rounding = 1e-12 * max(1.0, float(abs(truth).max()))
+    wrong = np.where(abs(mean) <= rounding, 0.0, np.inf)
     return np.divide(mean, error, out=wrong, where=error > rounding)
 
 
 def coverage(
-    method: str | Method, game: Game, options: Mapping[str, Any], budget: int, seeds: Iterable[int]
+    method: str | Method, game: Game, options: AnyMapping, budget: int, seeds: Iterable[int]
 ) -> float:
     """Part of the exact values that lie within their 95% intervals, over owners and seeds."""
     estimates = [run(method, game, options, budget, seed) for seed in seeds]
-    known = all(estimate.std_errors is not None for estimate in estimates)
-    assert known, f"no standard errors at budget {budget}"
+    assert all(estimate.std_errors is not None for estimate in estimates), (
+        f"no standard errors at budget {budget}"
+    )
     return covered(estimates, value(game, "exact").values)
 
 
@@ -153,10 +153,10 @@ def covered(found: Sequence[Estimate], truth: FloatArray) -> float:
     Owners who get the same value in every run have no error to cover and are left out; not a
     number where nobody is left.
     """
-    rounding = 1e-12 * max(1.0, float(np.abs(truth).max()))
+    rounding = 1e-12 * max(1.0, float(abs(truth).max()))
     values = np.array([e.values for e in found])
     width = half_width(np.array([e.std_errors for e in found]))
-    inside = np.abs(values - truth) <= width + rounding
+    inside = abs(values - truth) <= width + rounding
     vary = np.ptp(values, axis=0) > rounding
     return float(inside[:, vary].mean()) if vary.any() else float("nan")
 
@@ -170,8 +170,7 @@ class GameContract:
 
     def pools(self, game: Game) -> Queries:
         """Some coalitions: nobody, everybody, and random ones."""
-        n = game.n_players
-        masks = np.random.default_rng(0).random((8, n)) < 0.5
+        masks = np.random.default_rng(0).random((8, game.n_players)) < 0.5
         masks[0], masks[1] = False, True
         return masks
 
@@ -252,7 +251,7 @@ class EstimatorContract:
     seeds: Iterable[int] = range(300)
     most = 4.0
 
-    def declared(self) -> tuple[Method, dict[str, Any]]:
+    def declared(self) -> tuple[Method, AnyDict]:
         """The method and its complete options."""
         method = find(self.method)
         return method, method.complete(self.options)
@@ -334,8 +333,13 @@ class EstimatorContract:
             assert not refused or counted.asked == 0, "refused only after something was paid"
 
     def test_unknown_options_are_refused(self) -> None:
-        game = small_games(3)["size"]
-        assert raises(InvalidOption, value, game, self.method, options={"no such option": 1})
+        assert raises(
+            InvalidOption,
+            value,
+            small_games(3)["size"],
+            self.method,
+            options={"no such option": 1},
+        )
 
     def test_same_seed_same_bits(self) -> None:
         for n in (2, 4, 7):
@@ -349,7 +353,7 @@ class EstimatorContract:
         for game in self.games(1).values():
             estimate = self.play(game, budget=2, seed=0)
             ends = game(np.array([[False], [True]]))
-            rounding = 0 if self.asks else 1e-15 * float(np.abs(ends).max())  # a formula's sums
+            rounding = 0 if self.asks else 1e-15 * float(abs(ends).max())  # a formula's sums
             assert abs(estimate.values[0] - (ends[1] - ends[0])) <= rounding
 
     def test_declared_axioms_hold_exactly(self) -> None:
@@ -361,7 +365,7 @@ class EstimatorContract:
             for name, game in self.games(n).items():
                 full, empty = game(np.stack([np.full(n, True), np.full(n, False)]))
                 values = self.play(game).values
-                slack = 1e-9 * max(1.0, abs(full), abs(empty), float(np.abs(values).max()))
+                slack = 1e-9 * max(1.0, abs(full), abs(empty), float(abs(values).max()))
                 if "efficiency" in kept:
                     assert abs(values.sum() - (full - empty)) <= slack, name
             if "null player" in kept:
@@ -385,9 +389,10 @@ class EstimatorContract:
         games = {k: g for k, g in self.games(5).items() if k in ("size", "table")}
         assert games, "No game whose exact values are known can answer the method."
         for name, game in games.items():
-            budget = max(method.least(5, options), 40)
-            scores = bias_scores(self.method, game, self.options, budget, self.seeds)
-            assert np.abs(scores).max() <= self.most, f"{name}: {scores.round(1)}"
+            scores = bias_scores(
+                self.method, game, self.options, max(method.least(5, options), 40), self.seeds
+            )
+            assert abs(scores).max() <= self.most, f"{name}: {scores.round(1)}"
 
 
 def null_player_game(n_players: int) -> Game:

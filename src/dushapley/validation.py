@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeGuard, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import BoolArray, FloatArray, Fractions, Queries
+from dushapley.arrays import AnyDict, BoolArray, FloatArray, Fractions, Queries
 from dushapley.errors import (
     BudgetTooSmall,
     DUShapleyError,
@@ -153,14 +153,12 @@ def check_sizes(
             array = np.array(sizes, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise InvalidGame(f"{name} are not numbers ({error}). Pass one per owner.") from error
-    wanted = len(array) if n_players is None and array.ndim == 1 else n_players
-    if array.ndim != 1 or array.size == 0 or len(array) != wanted:
-        raise InvalidGame(
-            f"{name} has shape {array.shape}; it needs one number per owner"
-            + ("." if n_players is None else f", ({n_players},).")
-        )
-    if not bool(np.isfinite(array).all() and (array >= 0).all()):
-        worst = int(np.flatnonzero(~(np.isfinite(array) & (array >= 0)))[0])
+    if array.ndim != 1 or not array.size or n_players not in (None, len(array)):
+        shape = "" if n_players is None else f", ({n_players},)"
+        raise InvalidGame(f"{name} has shape {array.shape}; it needs one number per owner{shape}.")
+    legal = np.isfinite(array) & (array >= 0)
+    if not legal.all():
+        worst = int(legal.argmin())
         raise InvalidGame(
             f"Owner {worst + 1} has {array[worst]} in {name}; it needs a finite number that is "
             "not negative (zero rows are legal)."
@@ -171,9 +169,10 @@ def check_sizes(
 
 def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
     chosen = tuple(f"owner {i + 1}" for i in range(n_players)) if names is None else tuple(names)
-    if len(chosen) != n_players or len(set(chosen)) != n_players:
+    different = len(set(chosen))
+    if not len(chosen) == different == n_players:
         raise InvalidGame(
-            f"Found {len(chosen)} names ({len(set(chosen))} different) for {n_players} owners; "
+            f"Found {len(chosen)} names ({different} different) for {n_players} owners; "
             "pass one name per owner, all different."
         )
     if not all(isinstance(name, str) and is_unicode(name) for name in chosen):
@@ -181,21 +180,34 @@ def check_names(names: Sequence[str] | None, n_players: int) -> tuple[str, ...]:
     return chosen
 
 
+def pools_between(known: BoolArray, n_players: int) -> BoolArray:
+    """Known pools, each once, without nobody's and everybody's: these are asked in any case."""
+    known = np.asarray(known) if len(known) else np.empty((0, n_players), dtype=np.bool_)
+    if known.dtype != np.bool_ or known.ndim != 2 or known.shape[1] != n_players:
+        raise InvalidOption(
+            f"known has shape {known.shape} and type {known.dtype}; it needs booleans, a row for "
+            f"each pool and a column for each of the {n_players} owners."
+        )
+    _, first = np.unique(known, axis=0, return_index=True)
+    distinct = known[np.sort(first)]
+    return np.asarray(distinct[distinct.any(axis=1) & ~distinct.all(axis=1)])
+
+
 def refuse_non_finite(queries: Queries, values: FloatArray, names: Sequence[str]) -> None:
     """Refuse NaN and infinity, naming the pool that they came from."""
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
-        first = int(bad[0])
+    bad = ~np.isfinite(values)
+    if bad.any():
+        first = int(bad.argmax())
         raise UtilityFailed(
             f"The utility of {pool_name(queries[first], names)} is {values[first]} "
-            f"({len(bad)} of {len(values)} pools in this batch are not finite). A value needs "
+            f"({bad.sum()} of {len(values)} pools in this batch are not finite). A value needs "
             "finite utilities: check the metric, or give too little data a finite worth."
         )
 
 
 def refuse_extreme(queries: Queries, values: FloatArray, names: Sequence[str]) -> None:
     """Refuse utilities so large that their squares, and with them all errors, are infinite."""
-    first = int(np.argmax(np.abs(values)))
+    first = int(np.argmax(abs(values)))
     if abs(values[first]) > LARGEST:
         raise UtilityFailed(
             f"The utility of {pool_name(queries[first], names)} is {values[first]:.3g}; errors "
@@ -219,19 +231,17 @@ def pool_name(query: np.ndarray[Any, Any], names: Sequence[str]) -> str:
     inside: list[int] = np.flatnonzero(query > 0).tolist()
     if not inside:
         return "the empty pool"
-    if len(inside) == len(names) and bool((query == 1).all()):
+    if (query == 1).all():
         return "the pool of all owners"
-    members = [
-        repr(names[i]) if query[i] == 1 else f"{float(query[i]):.1%} of {names[i]!r}"
-        for i in inside[:6]
-    ]
+    pairs = [(names[i], float(query[i])) for i in inside[:6]]
+    members = [repr(name) if part == 1 else f"{part:.1%} of {name!r}" for name, part in pairs]
     more = f" and {len(inside) - 6} more" if len(inside) > 6 else ""
     return f"the pool of {', '.join(members)}{more}"
 
 
 def check_fractions(fractions: object, sizes: FloatArray) -> Fractions:
     """What can be answered; rows can be drawn only where sizes are whole numbers."""
-    if fractions == "rows" and not bool((sizes == np.floor(sizes)).all()):
+    if fractions == "rows" and (sizes != np.floor(sizes)).any():
         raise InvalidGame("Found sizes that are not whole numbers; only whole rows can be drawn.")
     if fractions in ("exact", "rows", "none"):
         return fractions
@@ -268,13 +278,6 @@ def read_json(
             f"{os.fspath(path)} is not a readable {kind} ({why}). Pass the JSON file that was "
             f"written {written}."
         ) from why
-
-
-def check_format(data: object, wanted: str, error: type[DUShapleyError]) -> None:
-    """Refuse what was not written in this format, as its entry "format" says."""
-    found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
-    if not isinstance(data, Mapping) or found != wanted:
-        raise error(f"Found format {found!r}; it must be {wanted!r}, as it was written.")
 
 
 def check_budget(budget: object) -> int | None:
@@ -337,7 +340,7 @@ def strict_json(content: bytes, *, longer: int = 1) -> Any:
 TOO_DEEP = f"it is nested more than {MOST_DEPTH} levels deep"
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> AnyDict:
     seen = dict(pairs)
     if len(seen) < len(pairs):
         names = Counter(name for name, _ in pairs)

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from typer import Exit, Option
+from typer import Context, Exit, Option
 
+from dushapley.arrays import AnyDict, AnyMapping
 from dushapley.cli import options as o
 from dushapley.cli.job import Data
-from dushapley.cli.outputs import Force, Output, refuse_outputs, stamped, write
+from dushapley.cli.outputs import Force, planned, refuse_outputs, stamp, stamped, write
 from dushapley.data.reading import Reading
 from dushapley.errors import InvalidOption
 from dushapley.report.findings import findings_page
@@ -33,18 +33,18 @@ READ = "read of the job file"
 DETECTED = ("sep", "encoding", "sheet", "header", "decimal", "thousands")
 
 
-def load(context: typer.Context, path: Path | None) -> Path | None:
+def load(context: Context, path: Path | None) -> Path | None:
     """Take the options of a job file as defaults of the command."""
     if path is not None:
         keys = {name.replace("-", "_"): value for name, value in parsed(path).items()}
         able = {str(option.name) for option in context.command.params} - {"job", "help", "debug"}
-        for name in keys:
-            if name not in able:
+        for key in keys:
+            if key not in able:
                 names = sorted(option.replace("_", "-") for option in able)
-                hint = suggestion(name.replace("_", "-"), names)
+                name = key.replace("_", "-")
                 raise InvalidOption(
-                    f"{path} has the key {name.replace('_', '-')!r}, which is not an option of "
-                    f"`{context.info_name}`.{hint} Options: {', '.join(names)}."
+                    f"{path} has the key {name!r}, which is not an option of "
+                    f"`{context.info_name}`.{suggestion(name, names)} Options: {', '.join(names)}."
                 )
         if not isinstance(keys.get("read", {}), Mapping):
             raise InvalidOption(
@@ -70,7 +70,7 @@ Job = Annotated[
 ]
 
 
-def parsed(path: Path) -> dict[str, Any]:
+def parsed(path: Path) -> AnyDict:
     """The content of a job file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -85,22 +85,18 @@ def located(name: str, value: Any, path: Path) -> Any:
     return str(path.parent / str(value)) if name in PATHS else value
 
 
-def decide(context: typer.Context, given: dict[str, Any]) -> None:
+def decide(context: Context, given: AnyDict) -> None:
     """Where options came from a job file, what was typed wins, or is added to `read`."""
-    typed = {name for name in given if source_of(context, name) == "COMMANDLINE"}
+    found = {name: context.get_parameter_source(name) for name in given}
+    sources = {name: source.name for name, source in found.items() if source is not None}
+    typed = {name for name, source in sources.items() if source == "COMMANDLINE"}
     for names in CHOICES:
         if typed & set(names):
             for name in set(names) - typed:
-                if source_of(context, name) == "DEFAULT_MAP":
+                if sources.get(name) == "DEFAULT_MAP":
                     given[name] = False if isinstance(given[name], bool) else None
     if "read" in typed and READ in context.meta:
         given["read"] = [*context.meta[READ], *given["read"]]
-
-
-def source_of(context: typer.Context, name: str) -> str:
-    """Where an option's value came from, by click's name of it."""
-    source = context.get_parameter_source(name)
-    return "" if source is None else source.name
 
 
 def job_text(data: Data, folder: Path) -> str:
@@ -110,14 +106,12 @@ def job_text(data: Data, folder: Path) -> str:
     def near(path: Path) -> str:
         return Path(os.path.relpath(path, folder)).as_posix()
 
-    asked = data.reading.record()
+    read = data.reading.record()
     for key in ("max_rows", "max_bytes"):
-        asked.pop(key, None)
-    files = {
-        name: _detected(found) | asked.get("files", {}).get(name, {})
-        for name, found in data.intake.detected.items()
-    }
-    read = asked | {"files": {name: keys for name, keys in files.items() if keys}}
+        read.pop(key, None)
+    typed = read.get("files", {})
+    files = {k: _detected(v) | typed.get(k, {}) for k, v in data.intake.detected.items()}
+    read["files"] = {name: keys for name, keys in files.items() if keys}
     job = {
         "files": [near(path) for path in data.files],
         "target": data.target,
@@ -131,25 +125,29 @@ def job_text(data: Data, folder: Path) -> str:
     return tomli_w.dumps({key: value for key, value in job.items() if value})
 
 
-def _detected(found: Mapping[str, Any]) -> dict[str, Any]:
+def _detected(found: AnyMapping) -> AnyDict:
     """Keys of reading that were detected for one file."""
     keys = {key: found[key] for key in DETECTED if key in found}
     formats = set(found.get("dates", {}).values())
     return keys | ({"dates": formats.pop()} if len(formats) == 1 else {})
 
 
+Map = Annotated[
+    Path | None, Option(help="Write a map of owners and columns as a page.", metavar="FILE")
+]
+WriteJob = Annotated[
+    Path | None,
+    Option(
+        help="Write what was detected and decided as a job file, for `value --job`.",
+        metavar="FILE",
+    ),
+]
+
+
 def check(
     data: Data,
-    report: Annotated[
-        Path | None, Option(help="Write a map of owners and columns as a page.", metavar="FILE")
-    ] = None,
-    write_job: Annotated[
-        Path | None,
-        Option(
-            help="Write what was detected and decided as a job file, for `value --job`.",
-            metavar="FILE",
-        ),
-    ] = None,
+    report: Map = None,
+    write_job: WriteJob = None,
     force: Force = False,
     json: o.Json = False,
 ) -> None:
@@ -159,14 +157,12 @@ def check(
             "These files hold owners' statistics; `check` looks at rows. Let every owner check its "
             "own table."
         )
-    wanted = {"--report": report, "--write-job": write_job}
-    outputs = [Output(name, path, data.identity) for name, path in wanted.items() if path]
-    refuse_outputs(outputs, data.paths, force=force)
+    job = data.identity
+    refuse_outputs(planned(job, report=report, write_job=write_job), data.paths, force=force)
     findings = data.findings
     output(json_text(findings.record()) if json else findings)
     if report is not None:
-        write(report, stamped(findings_page(findings), data.identity))
+        write(report, stamped(findings_page(findings), job))
     if write_job is not None:
-        text = f"# dushapley-job:{data.identity}\n" + job_text(data, write_job.parent)
-        write(write_job, text)
+        write(write_job, f"# {stamp(job)}\n{job_text(data, write_job.parent)}")
     raise Exit(2 if findings.stops else 0)

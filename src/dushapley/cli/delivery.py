@@ -7,18 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Option
 
 import dushapley as ds
+from dushapley.arrays import AnyDict
 from dushapley.cli import options as o
-from dushapley.cli.job import Job, one_of
+from dushapley.cli.job import Job, JobGame, one_of
 from dushapley.cli.outputs import (
     Force,
     Output,
     letter_identity,
     letter_name,
+    planned,
     refuse_outputs,
     stamped,
     terms_of,
@@ -79,10 +81,15 @@ class Pot:
         if limit is not None:
             say(f"warning: {rule_text(self.negative, limit)} Agree on that before anybody is paid.")
 
-    def agreed(self) -> dict[str, Any]:
+    def agreed(self) -> AnyDict:
         """Pot and rule, checked and complete."""
-        names = ("currency", "negative", "floor", "cap")
-        return agreed_terms(self.pot, **{name: getattr(self, name) for name in names})
+        return agreed_terms(
+            self.pot,
+            currency=self.currency,
+            negative=self.negative,
+            floor=self.floor,
+            cap=self.cap,
+        )
 
     @property
     def terms(self) -> str:
@@ -92,12 +99,19 @@ class Pot:
     def shared(
         self,
         result: ds.Valuation,
-        record: dict[str, Any] | None = None,
+        record: AnyDict | None = None,
         diagnosis: Diagnosis | None = None,
     ) -> ds.Settlement:
-        """The pot, shared by the values."""
-        assert self.pot is not None
-        self._refuse_no_gain(result)
+        """The pot, shared by the values; refused where all data are worth no more than none."""
+        same = self.negative == "floor" and Fraction(self.floor or 0) == 1  # whatever the values
+        if result.u_full - result.u_empty <= result.rounding and not same:
+            raise InvalidSettlement(
+                f"The score is {result.u_full:.4g} with everybody's data and {result.u_empty:.4g} "
+                "with nobody's: there is no gain to share, so nothing is settled. A column of ids "
+                "among the features or labels that owners and test file write differently would do "
+                "this: look at the files. To pay everybody the same all the same, pass --negative "
+                "floor --floor 1."
+            )
         return ds.settle(result, record=record, diagnosis=diagnosis, **self.agreed())
 
     def known_within(self, amount: float, game: ds.Game) -> Callable[[ds.Estimate], bool]:
@@ -118,18 +132,6 @@ class Pot:
             return settled.low is not None and max(h - low for low, h in ends) <= 2 * amount
 
         return is_known
-
-    def _refuse_no_gain(self, result: ds.Valuation) -> None:
-        """Refuse to share where all data are worth no more than none, unless all get the same."""
-        same = self.negative == "floor" and Fraction(self.floor or 0) == 1
-        if result.u_full - result.u_empty > result.rounding or same:
-            return
-        raise InvalidSettlement(
-            f"The score is {result.u_full:.4g} with everybody's data and {result.u_empty:.4g} with "
-            "nobody's: there is no gain to share, so nothing is settled. A column of ids among the "
-            "features or labels that owners and test file write differently would do this: look at "
-            "the files. To pay everybody the same all the same, pass --negative floor --floor 1."
-        )
 
 
 def precision_of(typed: str | None, currency: str | None) -> tuple[float | None, float | None]:
@@ -163,12 +165,8 @@ def precision_of(typed: str | None, currency: str | None) -> tuple[float | None,
 class Delivery(Pot):
     """What is wanted of a result besides the table. Attributes are options by the same names."""
 
-    settlement: Annotated[
-        Path, Option(help="Where the settlement goes, if there is a pot.", metavar="FILE")
-    ] = SETTLEMENT
-    report: Annotated[
-        Path | None, Option(help="Write a page to read in a browser.", metavar="FILE")
-    ] = None
+    settlement: o.Settled = SETTLEMENT
+    report: o.Report = None
     report_for: Annotated[
         list[str] | None,
         Option(
@@ -209,63 +207,60 @@ class Delivery(Pot):
         if self.pot is None and self.settlement != SETTLEMENT:
             raise InvalidOption("--settlement is where a shared pot goes; pass --pot AMOUNT too.")
 
-    @property
-    def asks_why(self) -> bool:
-        """Whether reasons are to be measured: there is somebody to be told them."""
-        return self.why and (self.pot is not None or self.report is not None)
-
     def refuse_outputs(self, job: Job, means: o.Means) -> None:
         """Refuse files that cannot be written, or should not be, before any file is read."""
-        wanted = {"--settlement": self.pot and self.settlement, "--report": self.report}
-        files = [
-            Output(name, Path(path), job.identity, self.terms)
-            for name, path in wanted.items()
-            if path
-        ]
-        refuse_outputs([*files, *means.outputs], job.paths, force=self.force)
+        files = planned(
+            job.identity,
+            self.terms,
+            settlement=self.settlement if self.pot else None,
+            report=self.report,
+        )
+        refuse_outputs(files + means.outputs, job.paths, force=self.force)
 
     def refuse_strangers(self, job: Job, game: ds.Game) -> None:
         """Refuse pages for people who own nothing here, before any training."""
         for name in self.report_for or ():
             if name not in game.names:
+                hint, names = suggestion(name, game.names), ", ".join(map(repr, game.names[:20]))
                 raise InvalidOption(
-                    f"--report-for {name!r}: there is no such owner."
-                    f"{suggestion(name, game.names)} Owners: "
-                    f"{', '.join(map(repr, game.names[:20]))}."
+                    f"--report-for {name!r}: there is no such owner.{hint} Owners: {names}."
                 )
         pages = [
             Output(f"--report-for {name!r}", path, letter_identity(name, job.target), self.terms)
             for name, path in self._pages(game)
         ]
-        refuse_outputs(pages, [*job.paths, *filter(None, [self.report])], force=self.force)
+        refuse_outputs(pages, [*job.paths, self.report], force=self.force)
 
     def _pages(self, game: ds.Game) -> list[tuple[str, Path]]:
         """The owners who get pages of their own, and where these go."""
         if self.report is None:
             return []
-        stem = f"{self.report.stem}-for"
-        return [
-            (name, self.report.with_name(letter_name(stem, game.names.index(name), name)))
-            for name in dict.fromkeys(self.report_for or ())
-        ]
+        stem, asked = f"{self.report.stem}-for", dict.fromkeys(self.report_for or ())
+        letters = {name: letter_name(stem, game.names.index(name), name) for name in asked}
+        return [(name, self.report.with_name(letter)) for name, letter in letters.items()]
 
     def hand_over(
         self,
         result: ds.Valuation,
         job: Job,
-        game: ds.ModelGame | ds.FoldsGame,
+        game: JobGame,
         command: str,
         *,
         json: bool,
         diagnosis: Diagnosis | None = None,
-        growth: dict[str, Any] | None = None,
+        growth: AnyDict | None = None,
         interactions: Interactions | None = None,
     ) -> None:
         """Data on stdout, files where they were asked for."""
         facts = about(job, game)
-        record = {"command": command, "job": job.record(), "inputs": job.inputs.record()}
-        record |= {"findings": job.findings.record(), "about": facts}
-        record |= {} if growth is None else {"growth": growth}
+        record = {
+            "command": command,
+            "job": job.record(),
+            "inputs": job.inputs.record(),
+            "findings": job.findings.record(),
+            "about": facts,
+            **({} if growth is None else {"growth": growth}),
+        }
         settled, refusal = None, None
         if self.pot is not None and not result.complete:
             say("Not settled: the run was stopped early.")
@@ -295,30 +290,26 @@ class Delivery(Pot):
                 )  # fmt: skip
                 write(path, stamped(page, letter_identity(name, job.target), terms))
         if settled is not None:
-            self._say_next(job)
+            settlement = shlex.quote(str(self.settlement))
+            inputs = shlex.join(map(str, [*job.files, *filter(None, [job.test])]))
+            say(
+                f"next, letters and payments:\n  dushapley report {settlement} --letters letters "
+                "--payments payments.csv\n"
+                f"and whoever doubts it:\n  dushapley verify {settlement} {inputs}"
+            )
         if refusal is not None:
             raise refusal
 
-    def _say_next(self, job: Job) -> None:
-        """What to do with a settlement, in commands that can be typed."""
-        settlement, files = str(self.settlement), map(str, [*job.files, *filter(None, [job.test])])
-        letters = ["dushapley", "report", settlement, "--letters", "letters"]
-        say(
-            f"next, letters and payments:\n  {shlex.join(letters)} --payments payments.csv\n"
-            f"and whoever doubts it:\n  {shlex.join(['dushapley', 'verify', settlement, *files])}"
-        )
 
-
-def about(job: Job, game: ds.ModelGame | ds.FoldsGame) -> dict[str, str]:
+def about(job: Job, game: JobGame) -> dict[str, str]:
     """Model, score and what it was measured on, for the page and the record."""
     one = one_of(game)
     model = one.model.steps[-1][1] if hasattr(one.model, "named_steps") else one.model
     rows = f"{len(one.y_test):,} rows"
-    tested = {
-        "test": f"on {rows} of {job.test.name}" if job.test else "",
-        "holdout": f"on {rows} held out of the owners’ own",
-        "cv": f"in {job.cv}-fold cross-validation of the owners’ own rows",
-    }
-    way = "test" if job.test else "holdout" if job.holdout is not None else "cv"
-    facts = {"model": type(model).__name__, "score": str(one.scoring), "tested": tested[way]}
+    tested = f"in {job.cv}-fold cross-validation of the owners’ own rows"
+    if job.test is not None:
+        tested = f"on {rows} of {job.test.name}"
+    elif job.holdout is not None:
+        tested = f"on {rows} held out of the owners’ own"
+    facts = {"model": type(model).__name__, "score": str(one.scoring), "tested": tested}
     return facts | ({"target": job.target} if job.target else {})

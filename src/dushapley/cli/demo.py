@@ -12,6 +12,7 @@ from typer import Option
 
 import dushapley as ds
 from dushapley.cli import options as o
+from dushapley.cli.options import generous_budget
 from dushapley.cli.outputs import (
     Force,
     purpose_of,
@@ -19,7 +20,6 @@ from dushapley.cli.outputs import (
     stamped,
 )
 from dushapley.data.outputs import write_whole
-from dushapley.engine.plan import generous_budget
 from dushapley.errors import InvalidOption
 from dushapley.hashing import digest
 from dushapley.report import report
@@ -42,14 +42,16 @@ DEMO = digest("demo")
 """The job that its files are written for."""
 
 
+WriteFiles = Annotated[
+    Path | None,
+    Option(help="Leave the CSV files that were used in this folder.", metavar="DIR"),
+]
+Out = Annotated[Path, Option(help="Folder for the JSON and the picture.", metavar="DIR")]
+
+
 def demo(
-    write_files: Annotated[
-        Path | None,
-        Option(help="Leave the CSV files that were used in this folder.", metavar="DIR"),
-    ] = None,
-    out: Annotated[Path, Option(help="Folder for the JSON and the picture.", metavar="DIR")] = Path(
-        "dushapley-demo"
-    ),
+    write_files: WriteFiles = None,
+    out: Out = Path("dushapley-demo"),
     seed: o.Seed = 0,
     force: Force = False,
     json: o.Json = False,
@@ -76,12 +78,11 @@ def demo(
     say(f"Mixed up: {' and '.join(MISLABELLED)}. Lowest values: {' and '.join(sorted(lowest))}.")
     keep(result, out)
     if write_files is not None:
+        folder, tested = write_files / "owners", write_files / "test.csv"
         say(
-            f"The same from files:\n  dushapley value {write_files / 'owners'} --by-file "
-            f"--target {TARGET} --test {write_files / 'test.csv'} "
-            "--pot 100000 --currency EUR --report report.html\nAnd for those who doubt it:\n"
-            f"  dushapley verify settlement.json {write_files / 'owners'} "
-            f"{write_files / 'test.csv'}"
+            f"The same from files:\n  dushapley value {folder} --by-file --target {TARGET} --test "
+            f"{tested} --pot 100000 --currency EUR --report report.html\nAnd for those who doubt "
+            f"it:\n  dushapley verify settlement.json {folder} {tested}"
         )
 
 
@@ -113,9 +114,8 @@ def demo_files(
     folder: Path, tables: dict[str, pd.DataFrame], test: pd.DataFrame
 ) -> dict[Path, str]:
     """One CSV per owner in `owners/`, and `test.csv`: their contents by path."""
-    owned = {folder / "owners" / f"{name}.csv": table for name, table in tables.items()}
-    every = owned | {folder / "test.csv": test}
-    return {path: table.to_csv(index=False) for path, table in every.items()}
+    texts = {folder / "owners" / f"{n}.csv": t.to_csv(index=False) for n, t in tables.items()}
+    return texts | {folder / "test.csv": test.to_csv(index=False)}
 
 
 def leave_files(folder: Path, tables: dict[str, pd.DataFrame], test: pd.DataFrame) -> None:
@@ -149,11 +149,10 @@ def keep(result: ds.Valuation, folder: Path) -> None:
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     result.plot(figure.subplots())
     figure.savefig(picture := BytesIO(), format="png", dpi=120)
-    page = report(result, title="Ten hospitals, one model: who contributed how much?")
     contents: list[str | bytes] = [
         result.to_json() + "\n",
         picture.getvalue(),
-        stamped(page, DEMO),
+        stamped(report(result, title="Ten hospitals, one model: who contributed how much?"), DEMO),
     ]
     for name, content in zip(KEPT, contents, strict=True):
         write_whole(folder / name, content)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Thread
 from time import monotonic, sleep
@@ -21,7 +21,7 @@ from typer import Argument, Context, Option
 import dushapley as ds
 from dushapley.cli import options as o
 from dushapley.cli.delivery import SETTLEMENT, Pot
-from dushapley.cli.outputs import Force, Output, refuse_no_folder, refuse_outputs, write
+from dushapley.cli.outputs import Force, planned, refuse_no_folder, refuse_outputs, write
 from dushapley.data.outputs import write_whole
 from dushapley.data.reading import Reading
 from dushapley.engine.plan import choose_plan
@@ -44,32 +44,36 @@ HOSPITALS = ("Ashford", "Dunmore", "Cedarville")
 STARTED = re.compile(r"SuperNode started, process (\d+)")
 
 
+OwnFiles = Annotated[
+    list[Path], Argument(exists=True, metavar="FILES", help="Your own rows; they stay here.")
+]
+Superlink = Annotated[str, Option(help="Where the coordinator listens.", metavar="HOST:PORT")]
+OwnName = Annotated[str | None, Option(help="What the others call you [default: the file's name].")]
+PolicyFile = Annotated[
+    Path | None,
+    Option(help="What you answer, a TOML file (docs/federated.md).", metavar="FILE"),
+]
+LogFile = Annotated[
+    Path | None,
+    Option(help="Where all that leaves is noted [default: NAME-log.jsonl].", metavar="FILE"),
+]
+PrivateKey = Annotated[
+    Path | None, Option(help="Your key, by which you are known.", metavar="FILE", exists=True)
+]
+
+
 def owner(
-    files: Annotated[
-        list[Path], Argument(exists=True, metavar="FILES", help="Your own rows; they stay here.")
-    ],
+    files: OwnFiles,
     target: o.Target,
-    superlink: Annotated[
-        str, Option(help="Where the coordinator listens.", metavar="HOST:PORT")
-    ] = LISTEN,
-    name: Annotated[
-        str | None, Option(help="What the others call you [default: the file's name].")
-    ] = None,
-    policy: Annotated[
-        Path | None,
-        Option(help="What you answer, a TOML file (docs/federated.md).", metavar="FILE"),
-    ] = None,
-    log: Annotated[
-        Path | None,
-        Option(help="Where all that leaves is noted [default: NAME-log.jsonl].", metavar="FILE"),
-    ] = None,
+    superlink: Superlink = LISTEN,
+    name: OwnName = None,
+    policy: PolicyFile = None,
+    log: LogFile = None,
     read: o.Read = None,
     accept: o.Accept = None,
     insecure: Insecure = False,
     root_certificate: RootCertificate = None,
-    private_key: Annotated[
-        Path | None, Option(help="Your key, by which you are known.", metavar="FILE", exists=True)
-    ] = None,
+    private_key: PrivateKey = None,
 ) -> None:
     """Answer a coordinator's questions about your rows, which never leave; until you stop it."""
     from dushapley.federated import Log, Policy
@@ -79,10 +83,9 @@ def owner(
     access = Access(superlink, insecure, root_certificate, private_key)
     access.refuse_open()
     rules = Policy() if policy is None else Policy.read(policy)
-    reading = Reading.from_pairs(read or ())
     made = owner_of_files(
-        files, target=target, name=name, policy=rules, reading=reading, accept=accept or (),
-        tell=lambda sentence: say(f"note: {sentence}"),
+        files, target=target, name=name, policy=rules, reading=Reading.from_pairs(read or ()),
+        accept=accept or (), tell=lambda sentence: say(f"note: {sentence}"),
     )  # fmt: skip
     made.log = Log(log or Path(f"{made.name}-log.jsonl"))
     held = f", {len(made.held_back):,} held back" if len(made.held_back) else ""
@@ -133,11 +136,8 @@ class Training:
     ] = None
     learning_rate: Annotated[float, Option(help="Length of a step.")] = 0.5
     l2: Annotated[float, Option(help="Weight of the squared weights.")] = 0.0
-    empty: Annotated[str, Option(help="Worth of no data: constant, zero or a number.")] = "constant"
-    at_least: Annotated[
-        str | None,
-        Option(help="empty = a pool worse than no data counts as no data.", metavar="WORD"),
-    ] = None
+    empty: o.Empty = "constant"
+    at_least: o.AtLeast = None
     on_refusal: Annotated[
         str, Option(help="If an owner refuses: raise, or empty = count the pool as no data.")
     ] = "raise"
@@ -154,18 +154,13 @@ class Training:
         """Agree with the owners; nothing trains."""
         from dushapley.federated.files import file_of_nobody
 
-        test = None
-        if self.test is not None and self.target is not None:
-            reading = Reading.from_pairs(read or ())
-            test = file_of_nobody(self.test, target=self.target, reading=reading)
-        return ds.FederatedGame(
-            federation, level=self.level, test=test, scoring=self.scoring,  # type: ignore[arg-type]
-            model=self.model, steps=self.steps, learning_rate=self.learning_rate, l2=self.l2,
-            local_steps=self.local_steps, local_batch=self.local_batch, columns=self.columns,
-            on_refusal=self.on_refusal, seed=seed,  # type: ignore[arg-type]
-            empty=o.as_number(self.empty, float), block=self.block,
-            at_least=self.at_least,  # type: ignore[arg-type]
-        )  # fmt: skip
+        given = asdict(self) | {"seed": seed, "empty": o.as_number(self.empty, float)}
+        target = given.pop("target")
+        if self.test is not None:
+            given["test"] = file_of_nobody(
+                self.test, target=target, reading=Reading.from_pairs(read or ())
+            )
+        return ds.FederatedGame(federation, **given)
 
 
 @dataclass(frozen=True)
@@ -191,21 +186,20 @@ class Meeting:
     ] = None
 
 
+LedgerFile = Annotated[
+    Path, Option(help="File that keeps paid work; run the same again to go on.", metavar="FILE")
+]
+
+
 def coordinator(
     context: Context,
     meeting: Meeting,
     training: Training,
     asked: o.Asked,
     pot: Pot,
-    settlement: Annotated[
-        Path, Option(help="Where the settlement goes, if there is a pot.", metavar="FILE")
-    ] = SETTLEMENT,
-    report: Annotated[
-        Path | None, Option(help="Write a page to read in a browser.", metavar="FILE")
-    ] = None,
-    ledger: Annotated[
-        Path, Option(help="File that keeps paid work; run the same again to go on.", metavar="FILE")
-    ] = Path("federation.sqlite"),
+    settlement: o.Settled = SETTLEMENT,
+    report: o.Report = None,
+    ledger: LedgerFile = Path("federation.sqlite"),
     read: o.Read = None,
     force: Force = False,
     json: o.Json = False,
@@ -221,9 +215,8 @@ def coordinator(
     )  # fmt: skip
     link.refuse_open()
     job = digest("federation", meeting.owners, training.level, str(training.test))
-    wanted = {"--settlement": settlement if pot.pot else None, "--report": report}
-    outputs = [Output(name, path, job) for name, path in wanted.items() if path is not None]
-    refuse_outputs(outputs, filter(None, [training.test]), force=force)
+    outputs = planned(job, settlement=settlement if pot.pot else None, report=report)
+    refuse_outputs(outputs, [training.test], force=force)
     signal.signal(signal.SIGTERM, _leave)
     with Flower(link) as flower:
         say(f"listening on {flower.address} for {meeting.owners} owners")
@@ -233,18 +226,19 @@ def coordinator(
         )  # fmt: skip
         say(f"joined: {', '.join(federation.names)}")
         game = training.game(federation, read, asked.seed)
+        rows, width = int(game.sizes.sum()), game.agreement.width
         say(
-            f"agreed: {int(game.sizes.sum()):,} rows of {game.n_players} owners, "
-            f"{game.agreement.width} columns of numbers; level {game.level}"
+            f"agreed: {rows:,} rows of {game.n_players} owners, {width} columns of numbers; "
+            f"level {game.level}"
         )
         for note in game.said:
             say(f"note: {note}")
         plan = choose_plan(game, asked.method, asked.options, asked.budget)
         price = game.costs(plan.budget)
+        whole, each = size(price["bytes"]), size(price["bytes_per_owner"])
         say(
             f"up to {plan.budget:,} evaluations: about {price['rounds']:,} rounds, "
-            f"{price['messages']:,} messages and {size(price['bytes'])}, "
-            f"{size(price['bytes_per_owner'])} an owner"
+            f"{price['messages']:,} messages and {whole}, {each} an owner"
         )
         result = ds.value(
             game, asked.method, options=asked.options, budget=asked.budget, seed=asked.seed,
@@ -267,7 +261,7 @@ def hand_over(
     """Data on stdout, files where they were asked for."""
     tested = ", ".join(f"{name}: {rows:,} rows" for name, rows in game.tested.items())
     about = {"model": game.trained, "score": str(game.scoring), "tested": f"on {tested}"}
-    record: dict[str, Any] = {"command": command, "about": about, "inputs": []}
+    record = {"command": command, "about": about, "inputs": []}
     record |= {"federation": result.details["federation"]}
     settled = None if pot.pot is None else pot.shared(result, record)
     output(result.to_json() if json else text_table(result, summarize(result, settled), settled))
@@ -280,13 +274,13 @@ def hand_over(
         write(report, page(result, settled, about=about | {"command": command}))
 
 
+Out = Annotated[Path, Option(help="Folder for files, logs, settlement and report.", metavar="DIR")]
+Kill = Annotated[bool, Option(help="Kill one owner's SuperNode in the middle; it comes back.")]
+
+
 def demo(
-    out: Annotated[
-        Path, Option(help="Folder for files, logs, settlement and report.", metavar="DIR")
-    ] = Path("dushapley-federation"),
-    kill: Annotated[
-        bool, Option(help="Kill one owner's SuperNode in the middle; it comes back.")
-    ] = True,
+    out: Out = Path("dushapley-federation"),
+    kill: Kill = True,
     force: Force = False,
     json: o.Json = False,
 ) -> None:

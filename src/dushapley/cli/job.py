@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
 
 import dushapley as ds
+from dushapley.arrays import AnyDict, Array, Names
 from dushapley.cli import options as o
 from dushapley.cli.outputs import identity
 from dushapley.data.check import Findings, accepted_tables, examine
@@ -18,26 +22,21 @@ from dushapley.data.files import STATISTICS, Listing, SourceFile, listing, owner
 from dushapley.data.findings import Finding
 from dushapley.data.intake import Intake, take_in
 from dushapley.data.reading import MAX_ROWS, Reading
-from dushapley.errors import InvalidOption
+from dushapley.data.rows import is_table
+from dushapley.errors import InvalidOption, SharedRows
+from dushapley.games.model.batched.arithmetic import BACKENDS
+from dushapley.games.model.catalogue import Choice, check_model_name, check_task, choose, in_words
+from dushapley.games.model.encoding import is_mixed
 from dushapley.terminal import say
+from dushapley.validation import check_choice
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-import warnings
-from functools import partial
-from typing import Annotated
-
-from typer import Option
-
-from dushapley.arrays import Array
-from dushapley.data.rows import is_table
-from dushapley.errors import SharedRows
-from dushapley.games.model.batched.arithmetic import BACKENDS
-from dushapley.games.model.catalogue import Choice, check_model_name, check_task, choose, in_words
-from dushapley.games.model.encoding import is_mixed
-from dushapley.validation import check_choice
+JobGame = ds.ModelGame | ds.FoldsGame
+"""What a job is made into."""
+Others = list[tuple[Choice, JobGame]]
+"""Other models and scores that were named, with their games."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Inputs:
     owners: Sequence[SourceFile]
     test: SourceFile | None
 
-    def record(self) -> list[dict[str, Any]]:
+    def record(self) -> list[AnyDict]:
         """Name, role and hash of every file."""
         tested = [] if self.test is None else [self.test.record("test")]
         return [file.record() for file in self.owners] + tested
@@ -82,14 +81,12 @@ class Data:
     @cached_property
     def reading(self) -> Reading:
         """How the files are to be read."""
-        most = o.as_bytes(self.max_bytes, "--max-bytes") or 0
+        most = o.as_bytes(self.max_bytes, "--max-bytes")
         asked = Reading.from_pairs(self.read or ())
-        there = {path.name for path in self.paths}
-        files = {
-            name: keys
-            for name, keys in asked.files.items()
-            if name in there or owner_name(Path(name)) not in (self.expect or ())
-        }  # an owner who is gone is told as such, not as a name that is misspelt
+        there, files = {path.name for path in self.paths}, dict(asked.files)
+        for name in asked.files:  # an owner who is gone is told as such, not as one misspelt
+            if name not in there and owner_name(Path(name)) in (self.expect or ()):
+                del files[name]
         return replace(asked, max_rows=self.max_rows, max_bytes=most, files=files)
 
     @cached_property
@@ -108,12 +105,6 @@ class Data:
         most = self.reading.max_bytes
         test = None if self.test is None else SourceFile.read(self.test, most)
         return Inputs([SourceFile.read(path, most) for path in self.listing.files], test)
-
-    def opened(self, inputs: Inputs) -> Self:
-        """The same with files that were opened before."""
-        known = copy(self)
-        known.__dict__["inputs"] = inputs  # where the cached property would keep them
-        return known
 
     @property
     def paths(self) -> list[Path]:
@@ -167,8 +158,8 @@ class Data:
 
     def test_set(self, owners: ds.Owners) -> tuple[Any, Any]:
         """Features and targets of the test file."""
-        assert self.inputs.test is not None
-        table = self.inputs.test.table() if self.from_statistics else self._accepted.test
+        test = self.inputs.test
+        table = test.table() if test and self.from_statistics else self._accepted.test
         assert table is not None
         return owners.align(table, as_frame=True)
 
@@ -184,13 +175,15 @@ class Data:
             say(findings.told(findings.notes, "note"))
         return file.owner, accepted_tables(joined, findings).tables[file.owner]
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> AnyDict:
         """The options as plain data; files by their names only."""
-        names = [path.name for path in self.files]
-        return asdict(self) | {"files": names, "test": self.test and self.test.name}
+        return asdict(self) | {
+            "files": [path.name for path in self.files],
+            "test": self.test and self.test.name,
+        }
 
 
-def changed_owners(expected: Sequence[str], intake: Intake) -> tuple[Finding, ...]:
+def changed_owners(expected: Names, intake: Intake) -> tuple[Finding, ...]:
     """Owners whom a job file expects and who are gone, and those whom it does not know."""
     told = {finding.owner for finding in intake.findings if finding.code == "unreadable-file"}
     gone = [name for name in expected if name not in intake.tables and name not in told]
@@ -244,11 +237,8 @@ class Job(Data):
             show_default=False,
         ),
     ] = None
-    empty: Annotated[str, Option(help="Worth of no data: constant, zero or a number.")] = "constant"
-    at_least: Annotated[
-        str | None,
-        Option(help="empty = a pool worse than no data counts as no data.", metavar="WORD"),
-    ] = None
+    empty: o.Empty = "constant"
+    at_least: o.AtLeast = None
     on_failure: Annotated[
         str, Option(help="If a training fails: raise, or empty = count it as no data.")
     ] = "raise"
@@ -289,20 +279,22 @@ class Job(Data):
             )
         if self.cv is not None and self.cv < 2:
             raise InvalidOption(f"--cv is {self.cv}; it takes at least 2 folds, say 5.")
-        given = [x for x in (self.test, self.holdout, self.cv) if x is not None]
-        if len(given) != 1:
+        given = sum(x is not None for x in (self.test, self.holdout, self.cv))
+        if given != 1:
             raise InvalidOption(
-                f"Found {len(given)} ways to test; exactly one is needed: --test FILE (rows of "
+                f"Found {given} ways to test; exactly one is needed: --test FILE (rows of "
                 "nobody who is valued), --holdout FRACTION or --cv FOLDS of the owners' rows."
             )
 
-    def game(self) -> ds.ModelGame | ds.FoldsGame:
+    def game(self) -> JobGame:
         """Read and check the files and set up the game; nothing trains."""
         owners = self.owners
-        choice = choose(owners, self.pairs[0][0], self.task, self.pairs[0][1])
+        model, scoring = self.pairs[0]
+        choice = choose(owners, model, self.task, scoring)
+        rows, columns = int(owners.sizes.sum()), len(owners.columns or ())
         say(
-            f"{len(owners)} owners, {int(owners.sizes.sum()):,} rows, "
-            f"{len(owners.columns or ())} columns; {choice.task}, {choice.model}, {choice.scoring}"
+            f"{len(owners)} owners, {rows:,} rows, {columns} columns; "
+            f"{choice.task}, {choice.model}, {choice.scoring}"
         )
         game = self._made(choice)
         say(f"{choice.model}: {model_in_words(game)}")
@@ -311,11 +303,7 @@ class Job(Data):
     @property
     def pairs(self) -> list[tuple[str | None, str | None]]:
         """Models and scores that were named, each with each; the first pays."""
-        models, scores = (
-            [None] if words is None else [word.strip() for word in words.split(",")]
-            for words in (self.model, self.scoring)
-        )
-        return [(model, scoring) for model in models for scoring in scores]
+        return list(product(_words(self.model), _words(self.scoring)))
 
     def refuse_several(self) -> None:
         """Refuse several models or scores where only one can be meant."""
@@ -325,17 +313,14 @@ class Job(Data):
                 "several beside each other. Name one of each."
             )
 
-    def others(self) -> list[tuple[Choice, ds.ModelGame | ds.FoldsGame]]:
+    def others(self) -> Others:
         """The same job under every other model and score that was named; nothing trains."""
-        found: list[tuple[Choice, ds.ModelGame | ds.FoldsGame]] = []
-        for model, scoring in self.pairs[1:]:
-            choice = choose(self.owners, model, self.task, scoring)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SharedRows)  # as was said of the first
-                found.append((choice, self._made(choice)))
-        return found
+        choices = (choose(self.owners, name, self.task, score) for name, score in self.pairs[1:])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SharedRows)  # as was said of the first
+            return [(choice, self._made(choice)) for choice in choices]
 
-    def _made(self, choice: Choice) -> ds.ModelGame | ds.FoldsGame:
+    def _made(self, choice: Choice) -> JobGame:
         owners, tested = self.owners, partial(self._model_game, choice)
         if self.cv is not None:
             return ds.FoldsGame(owners, tested, self.cv, seed=self.model_seed)
@@ -366,18 +351,23 @@ class Job(Data):
             repeats=self.repeats,
             on_failure=self.on_failure,  # type: ignore[arg-type]  # it is checked there
             timeout=self.timeout,
-            memory=o.as_bytes(self.memory),
+            memory=None if self.memory is None else o.as_bytes(self.memory, "--memory"),
             encode=self.encode,  # type: ignore[arg-type]  # it is checked there
             backend=self.backend,
         )
 
 
-def one_of(game: ds.ModelGame | ds.FoldsGame) -> ds.ModelGame:
+def _words(typed: str | None) -> list[str] | list[None]:
+    """What was typed with commas between; None where nothing was."""
+    return [None] if typed is None else [word.strip() for word in typed.split(",")]
+
+
+def one_of(game: JobGame) -> ds.ModelGame:
     """A game of one test set: the game itself, or that of its first fold."""
     return game.games[0] if isinstance(game, ds.FoldsGame) else game
 
 
-def model_in_words(game: ds.ModelGame | ds.FoldsGame) -> str:
+def model_in_words(game: JobGame) -> str:
     """Which model it is, with what stands around it, and how pools are trained."""
     one = one_of(game)
     encodes_itself = one.encoding is None and is_mixed(one.owners) and not is_table(one.X_test)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from dataclasses import fields, is_dataclass
 from functools import wraps
@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
-from typer.models import ArgumentInfo
 
 import dushapley as ds
 from dushapley import errors
+from dushapley.arrays import AnyDict, Names
 from dushapley.cli import options as o
 from dushapley.cli.check import Job, check, decide
 from dushapley.cli.demo import demo
@@ -129,7 +129,7 @@ def in_panel(option: Parameter, *, grouped: bool) -> Parameter:
         return option
     kind, info = get_args(option.annotation)
     listed: Any = copy(info)
-    if isinstance(listed, ArgumentInfo):
+    if isinstance(listed, typer.models.ArgumentInfo):
         return option
     listed.rich_help_panel = PANEL_OF.get(option.name) if grouped else None
     if listed.metavar is None:
@@ -140,7 +140,7 @@ def in_panel(option: Parameter, *, grouped: bool) -> Parameter:
 def ungrouped(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same command with one option per field of its dataclasses, and with --debug."""
     parameters = signature(command, eval_str=True).parameters
-    groups: dict[str, Any] = {
+    groups: AnyDict = {
         name: given.annotation
         for name, given in parameters.items()
         if is_dataclass(given.annotation)
@@ -226,7 +226,7 @@ def about(
     """Fair values for whole datasets: what each owner's data is worth."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Names | None = None) -> None:
     """Run one command; errors end in a sentence on stderr, with a traceback only on --debug."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     warnings.showwarning = lambda message, *_, **__: say(
@@ -245,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(exit_code(error))
 
 
-def sentence_on(error: Exception, given: Sequence[str]) -> str:
+def sentence_on(error: Exception, given: Names) -> str:
     """What a person is told of an error, in the words of the command line."""
     if hasattr(error, "format_message"):  # a wrong option, found by typer
         command = next((word for word in given if word in (*COMMANDS, "federate")), "")
@@ -275,7 +275,7 @@ def exit_code(error: Exception) -> int:
     return 2 if isinstance(error, WRONG_COMMAND) or hasattr(error, "format_message") else 1
 
 
-def refuse_repeated(given: Sequence[str]) -> None:
+def refuse_repeated(given: Names) -> None:
     """Refuse a change that is named twice, since one of the two would be dropped unnoticed."""
     for option in ("--leave", "--join", "--merge", "--copy", "--rows"):
         named = sum(word.split("=")[0] == option for word in given)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
@@ -17,12 +17,15 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 import dushapley as ds
+from dushapley.arrays import AnyDict, AnyMapping, Names
 from dushapley.cli.outputs import Output
 from dushapley.engine.executors import check_executor
-from dushapley.engine.ledger import FORMAT, Ledger, refuse_nameless
-from dushapley.engine.plan import generous_budget
+from dushapley.engine.ledger import FORMAT, Ledger
+from dushapley.engine.plan import MOST_FREE, probe_pools
 from dushapley.errors import InvalidOption
-from dushapley.estimators.registry import AUTO, find
+from dushapley.estimators.method import Method
+from dushapley.estimators.registry import AUTO, FALLBACK, find
+from dushapley.games.base import Game
 from dushapley.terminal import say
 from dushapley.validation import check_budget
 
@@ -73,10 +76,37 @@ MaxRows = Annotated[int, Option(help="Most rows read of one file.", min=1)]
 MaxBytes = Annotated[
     str, Option(help="Most bytes read of one file, unpacked, like 500MB.", metavar="SIZE")
 ]
+Empty = Annotated[str, Option(help="Worth of no data: constant, zero or a number.")]
+AtLeast = Annotated[
+    str | None,
+    Option(help="empty = a pool worse than no data counts as no data.", metavar="WORD"),
+]
+Settled = Annotated[
+    Path, Option(help="Where the settlement goes, if there is a pot.", metavar="FILE")
+]
+Report = Annotated[Path | None, Option(help="Write a page to read in a browser.", metavar="FILE")]
 Seed = Annotated[int, Option(help="Seed of the method.", min=0)]
 Jobs = Annotated[int, Option(help="Workers; -1 for all processors.")]
 Json = Annotated[bool, Option("--json", help="JSON on stdout, exact to the last bit.")]
 Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]
+
+
+GENEROUS = 300
+"""Evaluations of `auto` where nobody gives a budget, of up to 50 owners."""
+
+
+def generous_budget(game: Game, method: str | Method) -> int | None:
+    """The budget where a person waits for the result: the larger of 6I and 300.
+
+    At most all coalitions and the probes beside them. A count and never a clock, so that every
+    machine settles alike. None: the method's default, for other methods than `auto` and `gp`, games
+    of which `auto` asks every coalition for nothing, and from 50 owners on.
+    """
+    everything, usual = 2**game.n_players, 6 * game.n_players
+    free = method == AUTO and game.cheap and game.n_players <= MOST_FREE
+    if method not in (AUTO, FALLBACK) or free or usual >= GENEROUS:
+        return None
+    return GENEROUS if everything > GENEROUS else everything + len(probe_pools(game))
 
 
 @dataclass(frozen=True)
@@ -109,7 +139,7 @@ class Asked:
         return generous_budget(game, self.method) if self.budget is None else self.budget
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> AnyMapping:
         """The method's own options, by name."""
         return method_options(self.option or [])
 
@@ -139,16 +169,18 @@ class Means:
         """The file that keeps what is paid for this game, if there is to be one."""
         if self.no_ledger:
             return None
-        if self.ledger is not None and game.context is None and not game.cheap:
+        if game.cheap:
+            say("no ledger: this model is made of sums, and an evaluation costs nothing")
+            return None
+        if self.ledger is not None and game.context is None:
             raise InvalidOption(
                 f"--ledger {self.ledger}: {UNTOLD}, so a ledger could mix up two models. Leave it "
                 "out, or name a model without functions written in place."
             )
-        if self.ledger is not None and not game.cheap:
+        if self.ledger is not None:
             return self.ledger
-        if game.cheap or game.context is None:
-            free = "this model is made of sums, and an evaluation costs nothing"
-            say(f"no ledger: {free if game.cheap else UNTOLD}")
+        if game.context is None:
+            say(f"no ledger: {UNTOLD}")
             return None
         path = default_ledger(game.context)
         say(f"ledger: {path} (what is paid is kept; run again to go on)")
@@ -165,9 +197,7 @@ class Means:
     def usable_ledger_of(self, game: ds.Game) -> Path | None:
         """The same, tried: for those who time trials before they open it."""
         path = self.ledger_of(game)
-        refuse_nameless(game, path)
-        if path is not None:
-            assert game.context is not None
+        if path is not None and game.context is not None:
             Ledger(path, game.context).close()  # opens, or says why not
         return path
 
@@ -238,29 +268,28 @@ def whole_numbers(budgets: str | None) -> list[int]:
     return numbers
 
 
-def as_bytes(text: str | None, option: str = "--memory") -> int | None:
+UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def as_bytes(text: str, option: str) -> int:
     """A size like 500MB in bytes."""
-    if text is None:
-        return None
-    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
+    unit = UNITS.get(text[-2:].upper())
     number = as_number(text[:-2], float)
-    known = text[-2:].upper() in units and isinstance(number, float) and isfinite(number)
-    if not known:
+    if unit is None or not isinstance(number, float) or not isfinite(number):
         raise InvalidOption(f"{option} is {text!r}; write it like 500MB or 2GB.")
-    return int(number * units[text[-2:].upper()])
+    return int(number * unit)
 
 
-WORDS = {"true": True, "false": False}
-
-
-def method_options(pairs: Sequence[str]) -> Mapping[str, Any]:
+def method_options(pairs: Names) -> AnyMapping:
     """`--option name=value` pairs, with numbers, true and false in their own types."""
-    options: dict[str, Any] = {}
+    options: AnyDict = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
             raise InvalidOption(f"--option {pair!r} is not of the form name=value.")
-        options[name] = WORDS.get(text.lower(), as_number(text, int, float))
+        options[name] = {"true": True, "false": False}.get(
+            text.lower(), as_number(text, int, float)
+        )
     return options
 
 

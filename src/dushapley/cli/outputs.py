@@ -10,15 +10,16 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from typer import Option
 
+from dushapley.arrays import AnyMapping
 from dushapley.data.outputs import write_whole
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.hashing import digest
@@ -57,18 +58,27 @@ class Output:
     terms: str = ""
 
 
-def identity(record: Mapping[str, Any]) -> str:
+def planned(job: str, terms: str = "", **files: Path | None) -> list[Output]:
+    """Files that were asked for, by the names of their options."""
+    return [
+        Output(f"--{name.replace('_', '-')}", path, job, terms)
+        for name, path in files.items()
+        if path
+    ]
+
+
+def identity(record: AnyMapping) -> str:
     """What makes two jobs the same, from the record of one: roles and names of files, columns."""
     files = sorted(f"{file['role']} {file['name']}" for file in record["inputs"])
     columns = [str(record["job"].get(name)) for name in ("target", "owner", "by_file")]
     return digest("job", *files, *columns)
 
 
-def terms_of(settled: Mapping[str, Any]) -> str:
+def terms_of(settled: AnyMapping) -> str:
     """What makes two settlements share the same money by the same rule, from a stored one."""
     cap = None if settled.get("cap") == NO_CAP else settled.get("cap")
-    names = ("pot", "currency", "negative", "floor")
-    return digest("terms", *(str(settled.get(name)) for name in names), str(cap))
+    rule = (str(settled.get(name)) for name in ("pot", "currency", "negative", "floor"))
+    return digest("terms", *rule, str(cap))
 
 
 def stamp(job: str) -> str:
@@ -99,20 +109,18 @@ def write(path: Path, content: str | bytes) -> None:
 
 
 def refuse_outputs(
-    outputs: Sequence[Output], inputs: Iterable[Path], *, force: bool = False
+    outputs: Sequence[Output], inputs: Iterable[Path | None], *, force: bool = False
 ) -> None:
     """Refuse files that cannot be written, that are read, that meet, or that are another job's."""
-    read = list(inputs)
+    read = [file for file in inputs if file is not None and file.exists()]
     seen: dict[str, str] = {}
     for output in outputs:
         option, path = output.option, output.path
         refuse_unwritable(option, path)
-        hit = next(
-            (file for file in read if file.exists() and path.exists() and path.samefile(file)), None
-        )
-        if hit is not None:
+        hit = [file for file in read if path.exists() and path.samefile(file)]
+        if hit:
             raise InvalidOption(
-                f"{option} {path} is the input {hit}, which would be overwritten. Name another "
+                f"{option} {path} is the input {hit[0]}, which would be overwritten. Name another "
                 "file to write."
             )
         place = os.path.realpath(path).casefold()  # some systems keep one file for both cases
@@ -141,7 +149,7 @@ def refuse_no_folder(option: str, folder: Path) -> None:
     """Refuse a folder to write into that is not one and cannot be made."""
     there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     try:
-        try_writing(there)
+        TemporaryFile(dir=there).close()
     except OSError as error:
         fault = "cannot be written" if there.is_dir() else "is not a folder"
         raise InvalidOption(
@@ -160,14 +168,8 @@ def fault_of(path: Path) -> str | None:
         return "is read-only" if stat.S_ISREG(kind) else "is not a plain file"
     if not folder.is_dir():
         return f"cannot be written: there is no folder {path.parent}"
-    try_writing(folder)
+    TemporaryFile(dir=folder).close()
     return None
-
-
-def try_writing(folder: Path) -> None:
-    """Make a file in a folder and take it away again, or raise what the system says to it."""
-    with TemporaryFile(dir=folder):
-        pass
 
 
 def refuse_strange(output: Output, *, force: bool) -> None:

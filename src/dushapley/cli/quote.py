@@ -18,13 +18,13 @@ import typer
 from typer import Option
 
 import dushapley as ds
+from dushapley.arrays import Names
 from dushapley.cli import options as o
 from dushapley.cli.job import Job, one_of
-from dushapley.cli.outputs import Force, Output, refuse_outputs, stamp, write
-from dushapley.engine import plan as prices
+from dushapley.cli.outputs import Force, planned, refuse_outputs, stamp, write
 from dushapley.engine.diagnosis import most_trainings
 from dushapley.engine.executors import check_executor
-from dushapley.engine.plan import choose_plan, generous_budget
+from dushapley.engine.plan import choose_plan, seconds_each, seconds_of, workers
 from dushapley.engine.value import Run
 from dushapley.errors import BudgetTooSmall, InvalidOption, InvalidValuation, MethodNotApplicable
 from dushapley.estimators.registry import AUTO, find
@@ -44,24 +44,28 @@ ASK_ABOVE = 120.0
 """Seconds of estimated work above which a person is asked first."""
 
 
+Budgets = Annotated[
+    str | None,
+    Option("--budgets", help="Evaluations, with commas between.", metavar="N,N,..."),
+]
+Pilot = Annotated[
+    Path | None,
+    Option(help="Ledger of a pilot: foresees how precise gp would be.", metavar="FILE"),
+]
+
+
 def quote(
     job: Job,
     jobs: o.Jobs = 1,
     json: o.Json = False,
-    budgets: Annotated[
-        str | None,
-        Option("--budgets", help="Evaluations, with commas between.", metavar="N,N,..."),
-    ] = None,
-    ledger: Annotated[
-        Path | None,
-        Option(help="Ledger of a pilot: foresees how precise gp would be.", metavar="FILE"),
-    ] = None,
+    budgets: Budgets = None,
+    ledger: Pilot = None,
 ) -> None:
     """What each method would cost here, from a few timed trainings, before paying."""
     check_executor("local", jobs, None)
     job.refuse_several()
     game = job.game()
-    usual = generous_budget(game, "auto") if budgets is None else None
+    usual = o.generous_budget(game, "auto") if budgets is None else None
     frame = ds.quote(game, o.whole_numbers(budgets) or [usual, None], n_jobs=jobs, ledger=ledger)
     if budgets is None:
         frame = frame[frame["budget"].isna() | frame["method"].isin(["auto", "gp"])]
@@ -78,13 +82,14 @@ def quote(
 def saving(frame: pd.DataFrame, few: int) -> str:
     """What a run with Python's default budget would save."""
     rows = frame[frame["method"] == "auto"]
-    more, less = rows.iloc[0], rows.iloc[-1]
-    if more["evaluations"] <= less["evaluations"]:
-        return f"auto takes {more['evaluations']:,} evaluations here."
-    seconds = clock(more["seconds"] - less["seconds"])
+    here, usual = rows.iloc[0], rows.iloc[-1]
+    taken, saved = here["evaluations"], here["evaluations"] - usual["evaluations"]
+    told = f"auto takes {taken:,} evaluations here."
+    if saved <= 0:
+        return told
+    seconds = clock(here["seconds"] - usual["seconds"])
     return (
-        f"auto takes {more['evaluations']:,} evaluations here. --budget {few} (6I, as in Python) "
-        f"would save {more['evaluations'] - less['evaluations']:,} of them, about {seconds}."
+        f"{told} --budget {few} (6I, as in Python) would save {saved:,} of them, about {seconds}."
     )
 
 
@@ -105,23 +110,19 @@ def shown(frame: pd.DataFrame) -> str:
 def cells(row: Any) -> list[str]:
     """One method of a quote."""
     if isinstance(row["refused"], str):
-        return [row["method"], "-", "-", "-", first_sentence(o.in_options(row["refused"]))]
+        told = o.in_options(row["refused"])  # --json, and asking for the method, give all of it
+        return [row["method"], "-", "-", "-", re.split(r"(?<=[.!?]) (?=[A-Z])", told)[0]]
     counts = [f"{row[name]:,}" for name in ("evaluations", "trainings")]
     return [row["method"], *counts, clock(row["seconds"]), row["summary"]]
-
-
-def first_sentence(text: str) -> str:
-    """The first sentence of a refusal: --json, and asking for the method, give all of it."""
-    return re.split(r"(?<=[.!?]) (?=[A-Z])", text, maxsplit=1)[0]
 
 
 def agree_on_plan(
     run: Run,
     means: o.Means,
-    apart: int = 0,
-    growth: bool = False,
-    others: int = 0,
-    pairs: int = 0,
+    apart: int,
+    growth: bool,
+    others: int,
+    pairs: int,
 ) -> None:
     """Say what will run, and ask if it is likely to be long.
 
@@ -132,8 +133,8 @@ def agree_on_plan(
     game, plan, max_seconds = run.game, run.plan, run.max_seconds
     each = 0.0 if means.yes else run.trial()
     grown = choose_plan(game, GROWTH, None, None).trainings(game) if growth else 0
-    own = prices.seconds_of(plan, game, each)
-    seconds = (own * (1 + others) + each * (apart + grown + pairs)) / prices.workers(means.jobs)
+    own = seconds_of(plan, game, each)
+    seconds = (own * (1 + others) + each * (apart + grown + pairs)) / workers(means.jobs)
     timed = f" of {each:.2g} s, about {clock(seconds)}" if each else ""
     say(f"{game.n_players} owners, up to {plan.budget:,} evaluations{timed}, by {plan.label}")
     if plan.probes:
@@ -164,7 +165,7 @@ def agree_on_evaluations(game: ds.Game, evaluations: int, means: o.Means) -> Non
     if evaluations and not means.yes:
         if not game.cheap:
             say("Four trainings are timed first, beside the others; --yes leaves them out.")
-        agree_on_seconds(prices.seconds_each(game) * evaluations / prices.workers(means.jobs))
+        agree_on_seconds(seconds_each(game) * evaluations / workers(means.jobs))
 
 
 def agree_on_seconds(seconds: float) -> None:
@@ -187,35 +188,41 @@ def clock(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+Methods = Annotated[
+    str,
+    Option(
+        help=f"Methods by name, separated by commas [default: {USUAL}].",
+        metavar="NAME,NAME",
+        show_default=False,
+    ),
+]
+Grid = Annotated[
+    str | None,
+    Option(help="Evaluations, separated by commas [default: 6I, I², 2I²].", metavar="N,N"),
+]
+Seeds = Annotated[int, Option(help="Runs of every method at every budget.", min=1)]
+Reference = Annotated[
+    Path | None,
+    Option(
+        exists=True,
+        dir_okay=False,
+        metavar="FILE",
+        help="JSON of a valuation to compare with, instead of the exact values (2^I trainings).",
+    ),
+]
+Picture = Annotated[
+    Path | None, Option(help="Draw error against budget into this file.", metavar="FILE")
+]
+
+
 def compare(
     job: Job,
     means: o.Means,
-    methods: Annotated[
-        str,
-        Option(
-            help=f"Methods by name, separated by commas [default: {USUAL}].",
-            metavar="NAME,NAME",
-            show_default=False,
-        ),
-    ] = USUAL,
-    budgets: Annotated[
-        str | None,
-        Option(help="Evaluations, separated by commas [default: 6I, I², 2I²].", metavar="N,N"),
-    ] = None,
-    seeds: Annotated[int, Option(help="Runs of every method at every budget.", min=1)] = 5,
-    reference: Annotated[
-        Path | None,
-        Option(
-            exists=True,
-            dir_okay=False,
-            metavar="FILE",
-            help="JSON of a valuation to compare with, instead of the exact values "
-            "(2^I trainings).",
-        ),
-    ] = None,
-    picture: Annotated[
-        Path | None, Option(help="Draw error against budget into this file.", metavar="FILE")
-    ] = None,
+    methods: Methods = USUAL,
+    budgets: Grid = None,
+    seeds: Seeds = 5,
+    reference: Reference = None,
+    picture: Picture = None,
     force: Force = False,
     json: o.Json = False,
 ) -> None:
@@ -228,8 +235,11 @@ def compare(
         raise InvalidOption(
             f"--picture is {str(picture)!r}; it needs a name that ends in {', '.join(PICTURES)}."
         )
-    drawn = [] if picture is None else [Output("--picture", picture, job.identity)]
-    refuse_outputs([*drawn, *means.outputs], [*job.paths, *filter(None, [reference])], force=force)
+    refuse_outputs(
+        planned(job.identity, picture=picture) + means.outputs,
+        [*job.paths, reference],
+        force=force,
+    )
     job.refuse_several()
     game = job.game()
     n = game.n_players
@@ -249,7 +259,7 @@ def compare(
         draw(frame, picture, job.identity)
 
 
-def refuse_nothing_to_run(game: ds.Game, names: Sequence[str], budgets: Sequence[int]) -> None:
+def refuse_nothing_to_run(game: ds.Game, names: Names, budgets: Sequence[int]) -> None:
     """Refuse a comparison in which every method would be refused, before its reference is paid."""
     refusals = []
     for name, budget in product(names, budgets):
@@ -315,8 +325,13 @@ def summary(frame: pd.DataFrame) -> str:
             spread = f" ±{errors.std(ddof=1) / len(errors) ** 0.5:.1g}" if len(errors) > 1 else ""
             cells = [f"{asked:.0f}", f"{errors.mean():.3g}{spread}", f"{rank:.3f}"]
         rows.append([str(method), f"{budget:.0f}", *cells])
-    titles = ("method", "budget", "asked", title, "rank corr.", "")
-    lines = table(titles, rows, left=(0, 5), indent=0, width=columns())
+    lines = table(
+        ("method", "budget", "asked", title, "rank corr.", ""),
+        rows,
+        left=(0, 5),
+        indent=0,
+        width=columns(),
+    )
     noise = (
         "±: one standard error of the mean over seeds; methods less than three apart may be equal"
     )

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import date as calendar
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
+from dushapley.arrays import AnyDict
 from dushapley.cli.outputs import (
     Force,
     Output,
     identity,
     letter_identity,
     letter_name,
+    planned,
     refuse_no_folder,
     refuse_outputs,
     stamped,
@@ -40,37 +42,41 @@ TABLES: dict[str, Callable[[Settlement], str | bytes]] = {
 }
 
 
+Stored = Annotated[
+    Path,
+    Argument(exists=True, dir_okay=False, metavar="SETTLEMENT", help="Written by value --pot."),
+]
+Page = Annotated[Path | None, Option(help="Write the page of all owners.", metavar="FILE")]
+Letters = Annotated[
+    Path | None, Option(help="Write a letter to each owner into this folder.", metavar="DIR")
+]
+LettersShow = Annotated[
+    str | None,
+    Option(
+        help="What else letters say: rank, values (of all owners) and growth, with commas.",
+        metavar="WHAT",
+    ),
+]
+Payments = Annotated[
+    Path | None,
+    Option(help="Write the payments as a table: .csv, .xlsx or .parquet.", metavar="FILE"),
+]
+Title = Annotated[str | None, Option(help="Heading of the page and the letters.", metavar="TEXT")]
+Logo = Annotated[
+    Path | None, Option(help="A picture above them: PNG, JPEG or GIF.", metavar="FILE")
+]
+Date = Annotated[str | None, Option(help="Date on them [default: today].", metavar="TEXT")]
+
+
 def report(
-    settlement: Annotated[
-        Path,
-        Argument(exists=True, dir_okay=False, metavar="SETTLEMENT", help="Written by value --pot."),
-    ],
-    page: Annotated[
-        Path | None, Option(help="Write the page of all owners.", metavar="FILE")
-    ] = None,
-    letters: Annotated[
-        Path | None, Option(help="Write a letter to each owner into this folder.", metavar="DIR")
-    ] = None,
-    letters_show: Annotated[
-        str | None,
-        Option(
-            help="What else letters say: rank, values (of all owners) and growth, with commas.",
-            metavar="WHAT",
-        ),
-    ] = None,
-    payments: Annotated[
-        Path | None,
-        Option(help="Write the payments as a table: .csv, .xlsx or .parquet.", metavar="FILE"),
-    ] = None,
-    title: Annotated[
-        str | None, Option(help="Heading of the page and the letters.", metavar="TEXT")
-    ] = None,
-    logo: Annotated[
-        Path | None, Option(help="A picture above them: PNG, JPEG or GIF.", metavar="FILE")
-    ] = None,
-    date: Annotated[
-        str | None, Option(help="Date on them [default: today].", metavar="TEXT")
-    ] = None,
+    settlement: Stored,
+    page: Page = None,
+    letters: Letters = None,
+    letters_show: LettersShow = None,
+    payments: Payments = None,
+    title: Title = None,
+    logo: Logo = None,
+    date: Date = None,
     force: Force = False,
 ) -> None:
     """Pages, letters and payments of a settlement, from its file alone.
@@ -90,28 +96,27 @@ def report(
             "--letters-show growth: the settlement holds no growth, which `value --growth` "
             "measures. Run `value` again with --growth, or leave growth out."
         )
-    terms = terms_of(stored.to_dict())
-    written = {"--page": page, "--payments": payments}
-    outputs = [Output(name, path, job_of(stored), terms) for name, path in written.items() if path]
+    known = {"inputs", "job"} <= set(stored.record)
+    nobody = digest("settlement", *stored.valuation.owners)
+    job, terms = identity(stored.record) if known else nobody, terms_of(stored.to_dict())
+    outputs = planned(job, terms, page=page, payments=payments)
     target = stored.record.get("job", {}).get("target")
-    mailed = {
-        owner: (letters or Path()) / letter_name("letter", position, owner)
-        for position, owner in enumerate(stored.valuation.owners)
-    }
+    folder, owners = letters or Path(), stored.valuation.owners
+    mailed = {owner: folder / letter_name("letter", k, owner) for k, owner in enumerate(owners)}
     if letters is not None:
         refuse_no_folder("--letters", letters)
-        outputs += [
-            Output("--letters", path, letter_identity(owner, target), terms)
-            for owner, path in mailed.items()
-            if path.exists()
-        ]
-    refuse_outputs(outputs, filter(None, [settlement, logo]), force=force)
-    look: dict[str, Any] = {"logo": "" if logo is None else embedded(logo)}
-    look |= {"date": f"{calendar.today():%-d %B %Y}" if date is None else date}
-    look |= {} if title is None else {"title": title}
+        for owner, path in mailed.items():
+            if path.exists():
+                outputs.append(Output("--letters", path, letter_identity(owner, target), terms))
+    refuse_outputs(outputs, [settlement, logo], force=force)
+    look: AnyDict = {
+        "logo": "" if logo is None else embedded(logo),
+        "date": f"{calendar.today():%-d %B %Y}" if date is None else date,
+    }
+    if title is not None:
+        look["title"] = title
     if page is not None:
-        whole = page_of(stored.valuation, stored, **look)
-        write(page, stamped(whole, job_of(stored), terms))
+        write(page, stamped(page_of(stored.valuation, stored, **look), job, terms))
     if letters is not None:
         letters.mkdir(parents=True, exist_ok=True)
         for owner, path in mailed.items():
@@ -140,9 +145,3 @@ def unbroken(path: Path) -> Settlement:
             "written to by it; take the file as it was written."
         )
     return Settlement.from_dict(data)
-
-
-def job_of(stored: Settlement) -> str:
-    """What makes another output one of the same job."""
-    known = {"inputs", "job"} <= set(stored.record)
-    return identity(stored.record) if known else digest("settlement", *stored.valuation.owners)

@@ -15,32 +15,36 @@ if TYPE_CHECKING:
     from dushapley_paper.experiment import Profile
     from dushapley_paper.records import Record
 
-PAGE_FOLDER = Path("docs/reproduction")
+
+Experiment = Annotated[
+    str,
+    Argument(
+        help="figure-1, table-1, figure-2, table-2, svarm-figure, synthetic-figure, older-toy, "
+        "older-bias, older-table, or all.",
+    ),
+]
+Sizes = Annotated[str, Option(help="quick: seconds. full: the paper's sizes.")]
+Results = Annotated[
+    Path | None,
+    Option(
+        help="Folder to keep results in (all: of results and page, docs/reproduction by "
+        "default; what is stored there is not run again).",
+        metavar="DIR",
+        show_default=False,
+    ),
+]
+Download = Annotated[
+    bool,
+    Option("--download", help="Fetch public data into the folder DUSHAPLEY_DATA names."),
+]
 
 
 def reproduce(
-    name: Annotated[
-        str,
-        Argument(
-            help="figure-1, table-1, figure-2, table-2, svarm-figure, synthetic-figure, older-toy, "
-            "older-bias, older-table, or all.",
-        ),
-    ],
-    profile: Annotated[str, Option(help="quick: seconds. full: the paper's sizes.")] = "quick",
+    name: Experiment,
+    profile: Sizes = "quick",
     seed: o.Seed = 0,
-    out: Annotated[
-        Path | None,
-        Option(
-            help="Folder to keep results in (all: of results and page, docs/reproduction by "
-            "default; what is stored there is not run again).",
-            metavar="DIR",
-            show_default=False,
-        ),
-    ] = None,
-    download: Annotated[
-        bool,
-        Option("--download", help="Fetch public data into the folder DUSHAPLEY_DATA names."),
-    ] = False,
+    out: Results = None,
+    download: Download = False,
     json: o.Json = False,
 ) -> None:
     """A figure or table of the paper: published beside found, with a verdict for every claim."""
@@ -48,19 +52,18 @@ def reproduce(
 
     chosen = find_profile(profile)
     if name == "all":
-        everything(chosen, seed, out or PAGE_FOLDER, download)
+        everything(chosen, seed, out or Path("docs/reproduction"), download)
     else:
         print_record(run_one(name, chosen, seed, out, download), as_json=json)
 
 
-def run_one(name: str, profile: Profile, seed: int, out: Path | None, download: bool) -> Record:
+def run_one(name: str, profile: Profile, seed: int, out: Path | None, fetch: bool) -> Record:
     """Fetch if asked, run, keep where a folder is named."""
-    from dushapley_paper import download as fetch
-    from dushapley_paper import page, records
+    from dushapley_paper import download, page, records
 
     experiment = records.find_experiment(name)
-    if download:
-        for path in fetch.download(experiment.needs):
+    if fetch:
+        for path in download.download(experiment.needs):
             say(f"Fetched {path}.")
     say(f"{name}, {profile} profile ...")
     record = records.reproduce(name, profile, seed)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
 import dushapley as ds
+from dushapley.arrays import Names
 from dushapley.cli import options as o
 from dushapley.cli.outputs import Force, refuse_no_folder, refuse_unwritable
 from dushapley.data.reading import Reading
@@ -19,11 +19,13 @@ from dushapley.games.model.catalogue import check_task, choose
 from dushapley.report.wording import plural
 from dushapley.terminal import output, say
 
+Out = Annotated[Path, Option(help="Folder for one file per owner.", metavar="DIR")]
+
 
 def statistics(
     files: o.Files,
     target: o.Target,
-    out: Annotated[Path, Option(help="Folder for one file per owner.", metavar="DIR")],
+    out: Out,
     owner: o.Owner = None,
     by_file: o.ByFile = False,
     task: o.Task = "auto",
@@ -34,8 +36,9 @@ def statistics(
     check_task(task, "--task")
     o.refuse_unclear_owners(owner, by_file)
     refuse_no_folder("--out", out)
-    keys = Reading.from_pairs(read or ()).record()
-    owners = ds.Owners.from_files(files, target=target, owner=owner, alone=True, **keys)
+    owners = ds.Owners.from_files(
+        files, target=target, owner=owner, alone=True, **Reading.from_pairs(read or ()).record()
+    )
     kind = choose(owners, task=task).task
     made = dict(zip(files_for(owners.names, out), owners.statistics(kind), strict=True))
     for path, one in made.items():
@@ -54,7 +57,7 @@ def statistics(
     )
 
 
-def files_for(names: Sequence[str], folder: Path) -> list[Path]:
+def files_for(names: Names, folder: Path) -> list[Path]:
     """A file per owner; one that is alone at home gives it its name, since others send theirs too.
 
     Names are anybody's, so that only letters, digits and dashes of them are taken.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from math import isfinite
 from time import monotonic
 from typing import Annotated, Any, TypeVar
@@ -13,16 +12,15 @@ from typing import Annotated, Any, TypeVar
 from typer import Context, Exit, Option
 
 import dushapley as ds
+from dushapley.arrays import AnyDict, Names
 from dushapley.cli import options as o
 from dushapley.cli.delivery import Delivery, precision_of
-from dushapley.cli.job import Job, one_of
+from dushapley.cli.job import Job, Others, one_of
 from dushapley.cli.quote import agree_on_plan
 from dushapley.engine.diagnosis import most_trainings
-from dushapley.engine.diagnosis.diagnose import OutOfTime
-from dushapley.engine.plan import Plan
+from dushapley.engine.executors.base import OutOfTime
 from dushapley.engine.value import Run, check_wishes
 from dushapley.errors import DUShapleyError, Stopped
-from dushapley.games.model.catalogue import Choice
 from dushapley.report.page import MOST_ROWS
 from dushapley.report.summary import models_table
 from dushapley.results.diagnosis import Alternative, Diagnosis
@@ -33,8 +31,31 @@ from dushapley.terminal import columns, output, printable, say, short_name, tabl
 T = TypeVar("T")
 ASKS_PAIRS = ("exact", "gp")
 """Methods that ask the very pools that interactions are made of."""
-Others = Sequence[tuple[Choice, ds.ModelGame | ds.FoldsGame]]
-"""Other models and scores that were named, with their games."""
+
+
+Precision = Annotated[
+    str | None,
+    Option(
+        help="Stop when 95% intervals (of the total error) are ± this part of the spread of "
+        "the values, say 0.05; or of payments ± this much of the pot, say '500 EUR'.",
+        metavar="P",
+    ),
+]
+LearnFromLedger = Annotated[
+    bool,
+    Option(
+        "--learn-from-ledger",
+        help="With gp: begin with all that the ledger holds of this game, by any method.",
+    ),
+]
+MaxSeconds = Annotated[
+    float | None, Option(help="Stop after so many seconds, with the estimate so far.")
+]
+Executor = Annotated[str, Option(help="Where the work runs: local, dask or ray.")]
+Address = Annotated[
+    str | None,
+    Option(help="Of the Dask or Ray cluster, like tcp://host:8786.", metavar="A"),
+]
 
 
 def value(
@@ -43,29 +64,11 @@ def value(
     asked: o.Asked,
     means: o.Means,
     wanted: Delivery,
-    precision: Annotated[
-        str | None,
-        Option(
-            help="Stop when 95% intervals (of the total error) are ± this part of the spread of "
-            "the values, say 0.05; or of payments ± this much of the pot, say '500 EUR'.",
-            metavar="P",
-        ),
-    ] = None,
-    learn_from_ledger: Annotated[
-        bool,
-        Option(
-            "--learn-from-ledger",
-            help="With gp: begin with all that the ledger holds of this game, by any method.",
-        ),
-    ] = False,
-    max_seconds: Annotated[
-        float | None, Option(help="Stop after so many seconds, with the estimate so far.")
-    ] = None,
-    executor: Annotated[str, Option(help="Where the work runs: local, dask or ray.")] = "local",
-    address: Annotated[
-        str | None,
-        Option(help="Of the Dask or Ray cluster, like tcp://host:8786.", metavar="A"),
-    ] = None,
+    precision: Precision = None,
+    learn_from_ledger: LearnFromLedger = False,
+    max_seconds: MaxSeconds = None,
+    executor: Executor = "local",
+    address: Address = None,
     json: o.Json = False,
 ) -> None:
     """What each owner's data is worth.
@@ -87,9 +90,12 @@ def value(
         max_seconds=max_seconds, n_jobs=means.jobs, executor=executor, address=address,
         ledger=means.ledger_of(game), learn_from_ledger=learn_from_ledger,
     ) as run:  # fmt: skip
-        asks_why = is_asked_why(wanted.asks_why, game.n_players)
+        told = wanted.pot is not None or wanted.report is not None  # there is somebody to be told
+        asks_why = is_asked_why(wanted.why and told, game.n_players)
         apart = most_trainings(game) if asks_why else 0
-        pairs = pairs_cost(run.plan, means) if wanted.pairs else 0
+        # the ledger has them all: these methods ask the very pools that interactions are made of
+        kept = run.plan.method.name in ASKS_PAIRS and not means.no_ledger
+        pairs = run.plan.budget if wanted.pairs and not kept else 0
         agree_on_plan(run, means, apart, wanted.growth, len(others), pairs)
         until = monotonic() + (max_seconds or float("inf"))
         try:
@@ -100,14 +106,11 @@ def value(
                 wanted.hand_over(stopped.valuation, job, game, command, json=json)
             code = 1 if stopped.valuation is None or wanted.pot is not None else 0
             raise Exit(code if stopped.out_of_time else 130) from None
-        reasons = partial(diagnosed, run, result, means, until)
-        why = afterwards("Why", reasons) if asks_why else None
+        why = afterwards("Why", diagnosed, run, result, means, until) if asks_why else None
         beside = alternatives(job, run, result, others, means, until)
     why = why and replace(why, alternatives=beside)
-    more = partial(grown_rows, game, means, asked.seed)
-    grown = afterwards("Growth", more) if wanted.growth else None
-    interactions = partial(measured_pairs, run, result)
-    found = afterwards("What pairs add", interactions) if wanted.pairs else None
+    grown = afterwards("Growth", grown_rows, game, means, asked.seed) if wanted.growth else None
+    found = afterwards("What pairs add", measured_pairs, run, result) if wanted.pairs else None
     wanted.hand_over(
         result, job, game, command, json=json, diagnosis=why, growth=grown, interactions=found
     )
@@ -126,13 +129,13 @@ def is_asked_why(asked: bool, n_owners: int) -> bool:
     return asked and not too_many
 
 
-def afterwards(what: str, measure: Callable[[], T]) -> T | None:
+def afterwards(what: str, measure: Callable[..., T], *known: Any) -> T | None:
     """What is measured after the values; None, and said why, where it could not be.
 
     The values are paid for by now: whatever happens here, they are handed over.
     """
     try:
-        return measure()
+        return measure(*known)
     except (KeyboardInterrupt, OutOfTime) as stop:
         why = "it was stopped" if isinstance(stop, KeyboardInterrupt) else "time is up"
         say(f"{what} was not measured: {why}. Run again to go on; what was measured is kept.")
@@ -154,10 +157,9 @@ def diagnosed(run: Run, result: ds.Valuation, means: o.Means, until: float) -> D
     return diagnosis
 
 
-def grown_rows(game: ds.Game, means: o.Means, seed: int) -> dict[str, Any]:
+def grown_rows(game: ds.Game, means: o.Means, seed: int) -> AnyDict:
     """What more rows would add to each owner's value."""
-    ledger = means.usable_ledger_of(game)
-    return measure_growth(game, seed=seed, n_jobs=means.jobs, ledger=ledger)
+    return measure_growth(game, seed=seed, n_jobs=means.jobs, ledger=means.usable_ledger_of(game))
 
 
 def alternatives(
@@ -192,7 +194,7 @@ def alternatives(
     )
 
 
-def side_by_side(names: Sequence[str], found: Sequence[Alternative]) -> str:
+def side_by_side(names: Names, found: Sequence[Alternative]) -> str:
     """Each owner's part of all positive values under each model and score, as a table."""
     models = models_table(names, found)
     rows = [[short_name(row["name"]), *row["parts"]] for row in models["rows"]]
@@ -201,15 +203,6 @@ def side_by_side(names: Sequence[str], found: Sequence[Alternative]) -> str:
         "Beside its name stands everybody's score."
     )
     return "\n".join([head, table(("owner", *models["titles"]), rows, width=columns())])
-
-
-def pairs_cost(plan: Plan, means: o.Means) -> int:
-    """Evaluations that --pairs may need beyond those of the values.
-
-    None where the ledger has them all: `exact` and `gp` asked the very pools that interactions are
-    made of.
-    """
-    return 0 if plan.method.name in ASKS_PAIRS and not means.no_ledger else plan.budget
 
 
 def measured_pairs(run: Run, result: ds.Valuation) -> Interactions:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
-import typer
 from typer import Argument, Exit, Option
+from typer.main import get_command
 
+from dushapley.arrays import AnyDict, AnyMapping
 from dushapley.cli import options as o
 from dushapley.cli.delivery import about, precision_of
 from dushapley.cli.job import Inputs, Job
@@ -44,26 +45,34 @@ NO_REASONS = Finding(
 )
 
 
+Stored = Annotated[Path, Argument(exists=True, dir_okay=False, metavar="SETTLEMENT")]
+AllFiles = Annotated[
+    list[Path], Argument(exists=True, help="All files it was made from, test file too.")
+]
+TrustedLedger = Annotated[
+    Path | None,
+    Option(help="Take paid evaluations from this file on trust.", metavar="FILE"),
+]
+FromLedger = Annotated[
+    bool, Option("--from-ledger", help="Trust the ledger that `value` keeps by default.")
+]
+AgreedModel = Annotated[
+    str | None,
+    Option(help="Agree to import this model, where it has no short name.", metavar="NAME"),
+]
+Yes = Annotated[
+    bool, Option("--yes", help="Agree to all the evaluations that it takes, however many.")
+]
+
+
 def verify(
-    settlement: Annotated[Path, Argument(exists=True, dir_okay=False, metavar="SETTLEMENT")],
-    files: Annotated[
-        list[Path], Argument(exists=True, help="All files it was made from, test file too.")
-    ],
-    ledger: Annotated[
-        Path | None,
-        Option(help="Take paid evaluations from this file on trust.", metavar="FILE"),
-    ] = None,
-    from_ledger: Annotated[
-        bool, Option("--from-ledger", help="Trust the ledger that `value` keeps by default.")
-    ] = False,
-    model: Annotated[
-        str | None,
-        Option(help="Agree to import this model, where it has no short name.", metavar="NAME"),
-    ] = None,
+    settlement: Stored,
+    files: AllFiles,
+    ledger: TrustedLedger = None,
+    from_ledger: FromLedger = False,
+    model: AgreedModel = None,
     jobs: o.Jobs = 1,
-    yes: Annotated[
-        bool, Option("--yes", help="Agree to all the evaluations that it takes, however many.")
-    ] = False,
+    yes: Yes = False,
 ) -> None:
     """Compute a settlement again and say whether it holds: exit code 0 if so, else 1."""
     means = o.Means(jobs=jobs, yes=yes)
@@ -74,7 +83,7 @@ def verify(
     inputs = by_role(sources, record["inputs"])
 
     def of_values() -> list[Finding]:
-        job = recorded_job(record, inputs, model).opened(inputs)
+        job = recorded_job(record, inputs, model)
         game = job.game()
         trusted = o.default_ledger(game.context) if from_ledger and game.context else ledger
         trusted = None if game.cheap else trusted  # nothing was paid for, so nothing was kept
@@ -133,10 +142,11 @@ def refuse_other_files(files: Sequence[SourceFile], recorded: Sequence[Any]) -> 
                 f"said about it yet. {cure}"
             )
     if extra:
+        names = ", ".join(map(repr, wanted[:6]))
+        more = " ..." if len(wanted) > 6 else ""
         raise InvalidSettlement(
             f"{extra[0].path} is not an input of this settlement, so nothing can be said about it "
-            f"yet. Name its {len(wanted)} files only: {', '.join(map(repr, wanted[:6]))}"
-            + (" ..." if len(wanted) > 6 else "")
+            f"yet. Name its {len(wanted)} files only: {names}{more}"
         )
 
 
@@ -144,12 +154,11 @@ def by_role(files: Sequence[SourceFile], recorded: Sequence[Any]) -> Inputs:
     """Owners' files in their recorded order, and the test file."""
     names = [entry["name"] for entry in recorded if entry["role"] != "test"]
     tests = {entry["name"]: entry["sha256"] for entry in recorded if entry["role"] == "test"}
-    tested = [
-        file
-        for file in files
-        if (name := file.path.name) in tests and (name not in names or file.sha256 == tests[name])
-    ]
-    test = tested[-1] if tested else None
+    test = None
+    for file in files:
+        name = file.path.name
+        if name in tests and (name not in names or file.sha256 == tests[name]):
+            test = file
     owners = [file for file in files if file is not test]
     read = {(entry["name"], entry["role"] == "test"): entry.get("read") for entry in recorded}
     for file in files:  # what was detected then is not detected again: detectors change
@@ -158,7 +167,7 @@ def by_role(files: Sequence[SourceFile], recorded: Sequence[Any]) -> Inputs:
     return Inputs(sorted(owners, key=lambda file: place.get(file.path.name, len(place))), test)
 
 
-def recorded(data: Mapping[str, Any]) -> Mapping[str, Any]:
+def recorded(data: AnyMapping) -> AnyMapping:
     """Provenance of a settlement that the command line made."""
     record = data["record"]
     if "federation" in record:
@@ -175,23 +184,9 @@ def recorded(data: Mapping[str, Any]) -> Mapping[str, Any]:
     return record
 
 
-def recorded_job(record: Mapping[str, Any], inputs: Inputs, agreed_model: str | None) -> Job:
-    """The job that a settlement was made by, on these files."""
-    job = record["job"]
-    refuse_odd_job(job)
-    named = (job.get("model") or "").split(",")[0].strip()  # the first pays, and is computed again
-    if named and named not in MODELS and named != agreed_model:
-        raise InvalidOption(
-            f"The settlement names the model {named!r:.200}, which is code to be imported. Pass "
-            f"--model {shlex.quote(named)} if you trust it."
-        )
-    test = None if inputs.test is None else inputs.test.path
-    return Job(**(job | {"files": [file.path for file in inputs.owners], "test": test}))
-
-
-def refuse_odd_job(job: Mapping[str, Any]) -> None:
-    """Refuse options that there are not, and those that are not of their type."""
-    hints = get_type_hints(Job)
+def recorded_job(record: AnyMapping, inputs: Inputs, agreed_model: str | None) -> Job:
+    """The job that a settlement was made by, on these files; refused if it has odd options."""
+    job, hints = record["job"], get_type_hints(Job)
     for name, thing in job.items():
         if name not in hints or (name not in FILES and not fits(thing, hints[name])):
             raise InvalidSettlement(
@@ -200,6 +195,16 @@ def refuse_odd_job(job: Mapping[str, Any]) -> None:
             )
     if not {"files", "target"} <= set(job):
         raise InvalidSettlement("The settlement records no files or no target; settle again.")
+    named = (job.get("model") or "").split(",")[0].strip()  # the first pays, and is computed again
+    if named and named not in MODELS and named != agreed_model:
+        raise InvalidOption(
+            f"The settlement names the model {named!r:.200}, which is code to be imported. Pass "
+            f"--model {shlex.quote(named)} if you trust it."
+        )
+    test = None if inputs.test is None else inputs.test.path
+    made = Job(**(job | {"files": [file.path for file in inputs.owners], "test": test}))
+    vars(made)["inputs"] = inputs  # where the cached property would keep them
+    return made
 
 
 def fits(thing: Any, hint: Any) -> bool:
@@ -239,7 +244,7 @@ def command_finding(stored: Settlement) -> Finding:
     return Finding("command", True, "asks for this job and these terms")
 
 
-def parsed(command: str) -> tuple[set[str], dict[str, Any]]:
+def parsed(command: str) -> tuple[set[str], AnyDict]:
     """Which options of a `dushapley value` command were typed, and all of them as it has them."""
     from dushapley.cli.main import app
 
@@ -248,8 +253,7 @@ def parsed(command: str) -> tuple[set[str], dict[str, Any]]:
         raise InvalidSettlement("it is not quoted as it was written")
     if words[:2] != ["dushapley", "value"]:
         raise InvalidSettlement("it is not a `dushapley value` command")
-    commands: Any = typer.main.get_command(app)
-    value = commands.commands["value"]
+    value = get_command(app).commands["value"]  # type: ignore[attr-defined]
     context = value.context_class(value)  # of the click that typer brings
     try:
         given, _, _ = value.make_parser(context).parse_args(args=words[2:])
@@ -262,7 +266,7 @@ def parsed(command: str) -> tuple[set[str], dict[str, Any]]:
     return set(typed), known | typed
 
 
-def asked_by(given: Mapping[str, Any], stored: Settlement) -> dict[str, Any]:
+def asked_by(given: AnyMapping, stored: Settlement) -> AnyDict:
     """What a command asks for, in the words of the record."""
     part, amount = precision_of(given["precision"], given["currency"])
     terms = {name: given[name] for name in ("pot", "currency", "negative", "floor", "cap")}
@@ -277,29 +281,28 @@ def asked_by(given: Mapping[str, Any], stored: Settlement) -> dict[str, Any]:
     }
 
 
-def expected(stored: Settlement) -> dict[str, Any]:
+def expected(stored: Settlement) -> AnyDict:
     """What the command must have said, by option."""
-    v = stored.valuation
-    wish = {"precision": MONEY if "stopped_at" in v.details else v.precision}
-    return {
-        **stored.record["job"],
-        **{"method": v.method_asked, "option": dict(v.options)},
-        **{"budget": v.budget, "seed": v.seed},
-        **(wish if v.n_evaluations else {}),  # a formula has nothing to stop
-        **({"learn_from_ledger": True} if v.details.get("learned") is not None else {}),
-        **stored.terms,
-    }
+    v, said = stored.valuation, dict(stored.record["job"])
+    said |= {"method": v.method_asked, "option": dict(v.options), "budget": v.budget}
+    said["seed"] = v.seed
+    if v.n_evaluations:  # a formula has nothing to stop
+        said["precision"] = MONEY if "stopped_at" in v.details else v.precision
+    if v.details.get("learned") is not None:
+        said["learn_from_ledger"] = True
+    return said | stored.terms
 
 
 def intake_finding(settlement: Settlement, job: Job) -> Finding:
     """Whether all that was odd in the files is recorded, as it is found again."""
     found = json.loads(json.dumps(job.findings.record()))
-    stored = settlement.record.get("findings", ())
-    here, there = ([_in_words(one) for one in some] for some in (stored, found))
+    here, there = (
+        [_in_words(one) for one in some] for some in (settlement.record.get("findings", ()), found)
+    )
     return same_notes("findings", here, there, settlement.valuation.version)
 
 
-def _in_words(finding: Mapping[str, Any]) -> str:
+def _in_words(finding: AnyMapping) -> str:
     """All of it, to be read and compared: the sentence, and what else is recorded."""
     named = {"message": "a finding without a sentence", "code": "none"} | dict(finding)
     message, code = named.pop("message"), named.pop("code")

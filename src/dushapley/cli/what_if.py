@@ -10,15 +10,30 @@ from typing import Annotated, Any
 from typer import Option
 
 import dushapley as ds
+from dushapley.arrays import AnyDict
 from dushapley.cli import options as o
 from dushapley.cli.delivery import Pot
 from dushapley.cli.job import Job
 from dushapley.cli.outputs import refuse_outputs
 from dushapley.cli.quote import agree_on_evaluations
-from dushapley.errors import InvalidOption, InvalidSettlement
+from dushapley.errors import InvalidOption
 from dushapley.settlement.changes import Change
 from dushapley.settlement.money import money
 from dushapley.terminal import distinct_names, json_text, output, printable, say, table
+
+Leaving = Annotated[str | None, Option(help="This owner leaves.", metavar="OWNER")]
+Joining = Annotated[
+    Path | None,
+    Option(exists=True, dir_okay=False, help="A newcomer's file.", metavar="FILE"),
+]
+Merging = Annotated[tuple[str, str] | None, Option(help="Two owners act as one.", metavar="A B")]
+Copying = Annotated[
+    tuple[str, str] | None, Option(help="A adds a copy of B's rows.", metavar="A B")
+]
+MoreRows = Annotated[
+    tuple[str, int] | None,
+    Option(help="OWNER brings N more rows (fewer, if negative).", metavar="OWNER N"),
+]
 
 
 def what_if(
@@ -26,21 +41,11 @@ def what_if(
     asked: o.Asked,
     means: o.Means,
     pot: Pot,
-    leave: Annotated[str | None, Option(help="This owner leaves.", metavar="OWNER")] = None,
-    join: Annotated[
-        Path | None,
-        Option(exists=True, dir_okay=False, help="A newcomer's file.", metavar="FILE"),
-    ] = None,
-    merge: Annotated[
-        tuple[str, str] | None, Option(help="Two owners act as one.", metavar="A B")
-    ] = None,
-    copy: Annotated[
-        tuple[str, str] | None, Option(help="A adds a copy of B's rows.", metavar="A B")
-    ] = None,
-    rows: Annotated[
-        tuple[str, int] | None,
-        Option(help="OWNER brings N more rows (fewer, if negative).", metavar="OWNER N"),
-    ] = None,
+    leave: Leaving = None,
+    join: Joining = None,
+    merge: Merging = None,
+    copy: Copying = None,
+    rows: MoreRows = None,
     json: o.Json = False,
 ) -> None:
     """What would change if an owner left, joined, merged, copied, or brought more rows."""
@@ -51,11 +56,11 @@ def what_if(
             f"Found {len(given)} changes; exactly one is needed: --leave OWNER, --join FILE, "
             "--merge A B, --copy A B, or --rows OWNER N."
         )
-    refuse_outputs(means.outputs, [*job.paths, *filter(None, [join])])
+    refuse_outputs(means.outputs, [*job.paths, join])
     job.refuse_several()
     game = job.game()
     change = make_change(job, game, *given[0])
-    how: dict[str, Any] = {
+    how: AnyDict = {
         "method": asked.method, "options": asked.options, "budget": asked.budget_of(game),
         "seed": asked.seed, "ledger": means.usable_ledger_of(game),
     }  # fmt: skip
@@ -67,14 +72,12 @@ def what_if(
     )
     agree_on_evaluations(game, quote.new, means)
     answer = ds.what_if(game, change, n_jobs=means.jobs, **how)
-    refusal = None
+    paid = None
     try:
-        paid = None if pot.pot is None else payments(answer, pot)
-    except InvalidSettlement as error:
-        paid, refusal = None, error  # raised once the answer, which was paid for, is shown
-    show(answer, paid, pot.currency, json=json)
-    if refusal is not None:
-        raise refusal
+        if pot.pot is not None:
+            paid = payments(answer, pot)
+    finally:  # the answer was paid for
+        show(answer, paid, pot.currency, json=json)
 
 
 def make_change(job: Job, game: ds.Game, kind: Callable[..., Change], wish: Any) -> Change:
@@ -82,20 +85,23 @@ def make_change(job: Job, game: ds.Game, kind: Callable[..., Change], wish: Any)
     if not isinstance(wish, Path):
         return kind(*wish) if isinstance(wish, tuple) else kind(wish)
     name, table = job.newcomer(wish)
-    owners: ds.Owners = game.owners  # type: ignore[attr-defined]
-    return ds.Join(name, *owners.align(table, "The newcomer", as_frame=True))
+    rows = game.owners.align(table, "The newcomer", as_frame=True)  # type: ignore[attr-defined]
+    return ds.Join(name, *rows)
 
 
 def payments(answer: ds.WhatIf, pot: Pot) -> list[dict[str, str]]:
     """What the same pot would pay everybody in either world."""
     worlds = [pot.shared(v) for v in (answer.before, answer.after)]
-    paid = [dict(zip(w.valuation.owners, map(str, w.payments), strict=True)) for w in worlds]
-    if isinstance(answer.change, ds.Merge):  # the two are compared with what they had together
-        both = [Decimal(paid[0].pop(name)) for name in (answer.change.first, answer.change.second)]
-        paid[0][answer.change.name] = str(sum(both))
-    names = dict.fromkeys([*paid[1], *paid[0]])
+    before, after = (
+        dict(zip(w.valuation.owners, map(str, w.payments), strict=True)) for w in worlds
+    )
+    change = answer.change
+    if isinstance(change, ds.Merge):  # the two are compared with what they had together
+        both = Decimal(before.pop(change.first)) + Decimal(before.pop(change.second))
+        before[change.name] = str(both)
+    names = dict.fromkeys([*after, *before])
     return [
-        {"owner": name, "before": paid[0].get(name, ""), "after": paid[1].get(name, "")}
+        {"owner": name, "before": before.get(name, ""), "after": after.get(name, "")}
         for name in names
     ]
 
@@ -120,13 +126,12 @@ def show(
     else:
         output(answer.told(()))
         names = distinct_names([row["owner"] for row in paid], 32)
-        rows = [
-            [name, *(money(Decimal(row[w])) if row[w] else "-" for w in ("before", "after"))]
-            for name, row in zip(names, paid, strict=True)
-        ]
+        pairs = [(row["before"], row["after"]) for row in paid]
+        told = [[money(Decimal(amount)) if amount else "-" for amount in pair] for pair in pairs]
+        rows = [[name, *cells] for name, cells in zip(names, told, strict=True)]
         heading = f"payment, {currency}" if currency else "payment"
         output(table((heading, "before", "after"), rows))
-        both = {row["owner"]: (row["before"], row["after"]) for row in paid}
-        amounts = [Decimal(amount or 0) for amount in both.get(answer.whose or "", ("0", "0"))]
-        for sentence in answer.paid_verdict(amounts[0], amounts[1], currency):
+        mine = next((row for row in paid if row["owner"] == answer.whose), {})
+        before, after = (Decimal(mine.get(world) or 0) for world in ("before", "after"))
+        for sentence in answer.paid_verdict(before, after, currency):
             output(printable(f"  {sentence}"))

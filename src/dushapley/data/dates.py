@@ -39,8 +39,7 @@ def dates_in(
         able = _formats(column, reading)
         moments = _parsed(column, able, reading, account) if able else None
         if moments is not None:
-            padded = np.append(moments.to_numpy(), np.datetime64("NaT"))
-            frame[name] = padded[column.codes]
+            frame[name] = np.append(moments.to_numpy(), np.datetime64("NaT"))[column.codes]
 
 
 def _formats(column: TextColumn, reading: Reading) -> list[str]:
@@ -94,8 +93,9 @@ def _parsed(
     form, sure = _decided(column, whole, moments, reading, account)
     if sure and "%Y-%m-%d" not in form:
         account.detected.setdefault("dates", {})[column.name] = form
-        account.note(
+        account.tell(
             "date-format",
+            "note",
             f"Column {column.name!r} of {account.name} holds dates like {entries[0]!r}, read as "
             f"{moments[form].iloc[0]:%Y-%m-%d}.",
             column=column.name,
@@ -114,33 +114,32 @@ def _decided(
     given = [form for form in whole if form == reading.dates]
     if given:
         return given[0], True
-    wanted = [f for f in whole if ORDERS.get(f[1], "iso") == reading.dates] or list(whole)
-    different = [f for f in wanted if not moments[f].equals(moments[wanted[0]])]
+    wanted = [form for form in whole if ORDERS.get(form[1], "iso") == reading.dates]
+    first, *rest = wanted or whole
+    different = [moments[form] for form in rest if not moments[form].equals(moments[first])]
     if different:
-        row = int(np.argmax((moments[wanted[0]] != moments[different[0]]).to_numpy()))
-        readings = f"{moments[wanted[0]][row]:%Y-%m-%d} or {moments[different[0]][row]:%Y-%m-%d}"
+        one, other = moments[first], different[0]
+        row = int(np.argmax((one != other).to_numpy()))
+        readings = f"{one[row]:%Y-%m-%d} or {other[row]:%Y-%m-%d}"
         remedy = "--read dates=day-first or --read dates=month-first"
         _tell_two_ways(column, row, f"may be {readings}", remedy, account)
-    elif "%y" in wanted[0]:
-        remedy = f"--read dates={wanted[0]}"
+    elif "%y" in first:
+        remedy = f"--read dates={first}"
         _tell_two_ways(column, 0, "does not tell its century", remedy, account)
-    return wanted[0], not different and "%y" not in wanted[0]
+    return first, not different and "%y" not in first
 
 
 def _tell_two_ways(column: TextColumn, entry: int, how: str, remedy: str, account: Account) -> None:
-    before, after = (
-        "holds dates that can be read in two ways:",
-        f" {how}, and nothing in the column",
-    )
-    column.stop(account, "ambiguous-date", entry, before, f"{after} decides", remedy)
+    before = "holds dates that can be read in two ways:"
+    after = f" {how}, and nothing in the column decides"
+    column.stop(account, "ambiguous-date", entry, before, after, remedy)
 
 
 def _mixed(column: TextColumn, moments: dict[str, Any], account: Account) -> pd.Series[Any] | None:
     """A column in which no format fits every entry: several formats, or something among dates."""
     table = pd.DataFrame(moments)
     known = table.notna().any(axis=1).to_numpy()
-    present = column.codes[column.codes >= 0]
-    if known[present].mean() < 0.5:
+    if known[column.codes[column.codes >= 0]].mean() < 0.5:
         return None
     if not known.all():
         column.tell_of_strays(account, "dates", np.flatnonzero(~known))
@@ -153,8 +152,9 @@ def _mixed(column: TextColumn, moments: dict[str, Any], account: Account) -> pd.
         _tell_two_ways(column, first, readings, "one format for the whole column", account)
     else:
         used = table.columns[table.notna().any()].tolist()
-        account.note(
+        account.tell(
             "date-format",
+            "note",
             f"Column {column.name!r} of {account.name} mixes dates of several formats "
             f"({', '.join(used[:4])}); each is read as it is written.",
             column=column.name,
@@ -170,8 +170,9 @@ def as_dates(values: pd.Series[Any]) -> pd.Series[Any] | None:
         micro = (values * 86_400_000_000).round()
         return (start + pd.to_timedelta(micro, unit="us")).astype("datetime64[us]")
     if present.between(19_000_101, 21_001_231).all() and len(present) and (present % 1 == 0).all():
-        texts = values.astype("Int64").astype("string")
-        moments = pd.to_datetime(texts, format="%Y%m%d", errors="coerce")
+        moments = pd.to_datetime(
+            values.astype("Int64").astype("string"), format="%Y%m%d", errors="coerce"
+        )
         if moments.notna().sum() == len(present):
             return moments.astype("datetime64[us]")
     return None

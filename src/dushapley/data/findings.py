@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,6 +44,10 @@ class Finding:
         return f"{self.message}{remedy} [{self.code}]"
 
 
+FindingStream = Iterator[Finding]
+"""What a check gives, one finding after the other."""
+
+
 @dataclass(frozen=True)
 class Code:
     """What a finding of this code is about.
@@ -63,11 +68,6 @@ class Code:
     meaning: str
     why_not: str | None = None
     of_file: bool = False
-
-    @property
-    def acceptable(self) -> bool:
-        """Whether `--accept` takes it."""
-        return self.severity == "stop" and self.why_not is None
 
 
 _STOPS = {
@@ -132,9 +132,11 @@ _OF_FILE = (
     "encoding", "separator", "header-row", "second-header", "index-column", "empty-columns",
     "column-spelling", "decimal-comma", "thousands", "decimal-marks", "date-format", "serial-dates",
 )  # fmt: skip
-_WAYS = "ambiguous-number", "ambiguous-date", "percent-sign", "totals-row"
 _WHY_NOT = {
-    **dict.fromkeys(_WAYS, "it has to be said which way it is read"),
+    **dict.fromkeys(
+        ("ambiguous-number", "ambiguous-date", "percent-sign", "totals-row"),
+        "it has to be said which way it is read",
+    ),
     **dict.fromkeys(
         ("lacking-column", "extra-column"), "a model needs the same columns of everybody"
     ),

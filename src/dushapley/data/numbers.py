@@ -7,7 +7,7 @@ numbers (1,234), the rest of the file decides, or whoever asks; never a guess.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,13 +88,13 @@ class TextColumn:
         codes = known.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return cls(name, compute.replace_substring(trimmed, MINUS, "-"), codes)
 
-    def numeric(self, styles: Iterable[Style]) -> list[tuple[Style, Any]]:
+    def fits(self) -> dict[Style, Any]:
         """Of each style, which entries fit it."""
         entries = self.bare()
-        return [
-            (style, compute.match_substring_regex(entries, style.pattern).to_numpy(False))
-            for style in styles
-        ]
+        return {
+            style: compute.match_substring_regex(entries, style.pattern).to_numpy(False)
+            for style in STYLES
+        }
 
     def bare(self) -> pa.Array:
         """Entries without percent signs."""
@@ -159,22 +159,22 @@ def numbers_in(
 
 def text_columns(frame: pd.DataFrame, reading: Reading) -> dict[str, TextColumn]:
     """Columns of text, but for those that are to stay as they are."""
-    return {
-        str(name): TextColumn.of(str(name), frame[name])
-        for name, dtype in frame.dtypes.items()
-        if pd.api.types.is_string_dtype(dtype)
-        and name not in reading.text
-        and pd.api.types.infer_dtype(frame[name], skipna=True) == "string"
-    }
+    types, words = pd.api.types, {}
+    for name, dtype in frame.dtypes.items():
+        if types.is_string_dtype(dtype) and name not in reading.text:
+            cells = frame[name]
+            if types.infer_dtype(cells, skipna=True) == "string":
+                words[str(name)] = TextColumn.of(str(name), cells)
+    return words
 
 
 def _fit(column: TextColumn, raw: Raw, account: Account) -> bool:
     """Whether a column holds numbers in some style; what stands among numbers is told."""
     probes = TextColumn(column.name, column.entries[:PROBED], column.codes)
-    if not np.any([fit for _, fit in probes.numeric(STYLES)]):  # saves the look at all of them
+    if not np.any(list(probes.fits().values())):  # saves the look at all of them
         return False
-    fits = column.numeric(STYLES)
-    able = np.any([fit for _, fit in fits], axis=0)
+    fits = column.fits()
+    able = np.any(list(fits.values()), axis=0)
     if not able.all():
         # most rows are numbers, and the words among them hold no digit
         present, strays = able[column.codes[column.codes >= 0]], np.flatnonzero(~able)
@@ -184,21 +184,19 @@ def _fit(column: TextColumn, raw: Raw, account: Account) -> bool:
             more = f" and text in {count - 1} more rows" * (count > 1)
             column.tell_of_strays(account, "numbers", strays, more)
         return False
-    column.styles = [style for style, fit in fits if fit.all()]
+    column.styles = [style for style, fit in fits.items() if fit.all()]
     entries = column.entries.to_pylist()
     signs = [entry.endswith("%") for entry in entries]
     column.percent = any(signs)
     zeros = raw.texts is None and any(re.match(r"^0\d", entry) for entry in entries)
     if column.percent and not all(signs):
-        account.tell(
-            "percent-sign",
-            "stop",
-            f"Column {column.name!r} of {account.name} has percent signs in some rows only, first "
-            f"in row {column.first_row(signs.index(True))}. Write all of them in one way.",
-            column=column.name,
-            row=column.first_row(signs.index(True)),
-            value=entries[signs.index(True)],
+        first, name = signs.index(True), column.name
+        row = column.first_row(first)
+        message = (
+            f"Column {name!r} of {account.name} has percent signs in some rows only, first in row "
+            f"{row}. Write all of them in one way."
         )
+        account.tell("percent-sign", "stop", message, column=name, row=row, value=entries[first])
     return bool(column.styles) and not zeros  # codes that begin with 0 are names, not amounts
 
 
@@ -218,22 +216,19 @@ def _chosen_styles(
             readings = [f"{style.number(column.entries[0].as_py()):,}" for style in able[:2]]
             after = f" may be {' or '.join(readings)}"
             remedy = f"--read decimal={able[0].decimal} or --read decimal={able[1].decimal}"
-            before = "can be read in two ways:"
-            column.stop(account, "ambiguous-number", 0, before, after, remedy)
+            column.stop(account, "ambiguous-number", 0, "can be read in two ways:", after, remedy)
         chosen[column.name] = able[0]
     return chosen
 
 
 def _different(column: TextColumn, reading: Reading) -> list[Style]:
     """The styles that fit, one for each way to read the numbers; those asked for first."""
-    wanted = [
-        style
-        for style in column.styles
-        if reading.decimal in (None, style.decimal)
-        and (reading.thousands in (None, style.thousands) or not style.thousands)
-    ]
-    if reading.thousands:  # a mark that is asked for is not a decimal mark
-        wanted = [style for style in wanted if style.decimal != reading.thousands] or wanted
+    decimal, thousands = reading.decimal, reading.thousands
+    wanted = [style for style in column.styles if decimal in (None, style.decimal)]
+    if thousands is not None:
+        wanted = [style for style in wanted if style.thousands in ("", thousands)]
+        # a mark that is asked for is not a decimal mark
+        wanted = [style for style in wanted if style.decimal != thousands] or wanted
     different: dict[bytes, Style] = {}
     for style in wanted or column.styles:
         numbers = style.plain(column.bare()).cast("float64").to_numpy(zero_copy_only=False)
@@ -257,15 +252,17 @@ def _read_points_again(
             continue
         if all(re.match(style.pattern, entry) for entry in entries):
             frame[name] = column.values(style).set_axis(frame.index)
-            account.note(
+            account.tell(
                 "thousands",
+                "note",
                 f"Column {name!r} of {account.name}, a file of decimal commas, has points between "
                 f"thousands: {entries[0]!r} is read as {style.number(entries[0]):,.0f}.",
                 column=name,
             )
         else:
-            account.note(
+            account.tell(
                 "decimal-marks",
+                "note",
                 f"{account.name} has decimal commas, but points in column {name!r} "
                 f"({entries[0]!r}); each column is read as it is written.",
                 column=name,
@@ -280,15 +277,14 @@ def _tell(columns: Sequence[TextColumn], styles: dict[str, Style], account: Acco
     ):
         written = [column for column in columns if getattr(styles[column.name], mark) != usual]
         if written:
-            entry = written[0].entries[0].as_py()
-            number = styles[written[0].name].number(entry)
-            account.detected[mark] = getattr(styles[written[0].name], mark)
-            account.note(
-                code,
-                f"{account.name} writes {len(written)} column{'s' * (len(written) > 1)} with "
-                f"{words}; {entry!r} in "
-                f"{written[0].name!r} is read as {number}.",
+            first, count = written[0], len(written)
+            entry, style = first.entries[0].as_py(), styles[first.name]
+            account.detected[mark] = getattr(style, mark)
+            message = (
+                f"{account.name} writes {count} column{'s' * (count > 1)} with {words}; {entry!r} "
+                f"in {first.name!r} is read as {style.number(entry)}."
             )
+            account.tell(code, "note", message)
     signs = [column.name for column in columns if column.percent]
     if signs:
         account.detected["percent columns"] = signs

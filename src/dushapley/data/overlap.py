@@ -16,6 +16,7 @@ import numpy as np
 
 from dushapley.arrays import Array, FloatArray, IntArray, Rows
 from dushapley.data.rows import count, is_sparse, is_table
+from dushapley.data.tables import enumerated
 
 if TYPE_CHECKING:
     from dushapley.data.owners import Owners
@@ -57,10 +58,8 @@ class Overlap:
         """Striking pairs of different holders, each once, most rows first."""
         chosen = np.flatnonzero(self.striking & (self.one < self.other))
         order = chosen[np.argsort(-self.rows[chosen], kind="stable")]
-        return [
-            (int(self.one[i]), int(self.other[i]), int(self.rows[i]), float(self.chance[i]))
-            for i in order
-        ]
+        parts = [part[order].tolist() for part in (self.one, self.other, self.rows, self.chance)]
+        return list(zip(*parts, strict=True))
 
 
 def overlap(hashes: Sequence[Array]) -> Overlap:
@@ -96,21 +95,23 @@ def overlap(hashes: Sequence[Array]) -> Overlap:
 def _chance(one: IntArray, other: IntArray, rows: IntArray, sizes: IntArray) -> FloatArray:
     """Rows that the rate among all other pairs, the highest tenth left out, would give."""
     n = sizes.astype(np.float64)
-    size = n[one] * np.where(one == other, n[one] - 1, n[other])
+    own, within = n[one], one == other
+    size = own * np.where(within, own - 1, n[other])
     pairs = len(n) * (len(n) + 1) // 2
-    twice = np.where(one == other, 1.0, 0.5)  # pairs of two stand here in both directions
+    twice = np.where(within, 1.0, 0.5)  # pairs of two stand here in both directions
     order = np.argsort(-rows / np.maximum(size, 1), kind="stable")
     left_out = order[np.cumsum(twice[order]) <= max(1, pairs // 10)]
     kept_rows = rows.astype(np.float64)
     kept_rows[left_out] = 0
     kept_size = n.sum() ** 2 - n.sum() - size[left_out].sum()
-    reverse = {(int(a), int(b)): i for i, (a, b) in enumerate(zip(one, other, strict=True))}
-    back = np.array([reverse[int(b), int(a)] for a, b in zip(one, other, strict=True)])
+    places = list(zip(one.tolist(), other.tolist(), strict=True))
+    place = {pair: i for i, pair in enumerate(places)}
+    back = [place[pair[::-1]] for pair in places]
     kept = ~np.isin(np.arange(len(one)), left_out)
-    both = np.where(one == other, 1.0, 2.0)
-    own_rows = np.where(one == other, kept_rows, kept_rows + kept_rows[back])
+    both = np.where(within, 1.0, 2.0)
+    own_rows = np.where(within, kept_rows, kept_rows + kept_rows[back])
     rest = np.maximum(kept_size - kept * both * size, 1)
-    return np.minimum(n[one], (kept_rows.sum() - own_rows) / rest * size)
+    return np.minimum(own, (kept_rows.sum() - own_rows) / rest * size)
 
 
 def row_hashes(*parts: Rows | None, start: int = 0) -> Array:
@@ -184,13 +185,13 @@ def copied_rows(owners: Owners) -> list[str]:
     found = overlap(owners.row_hashes)
     if not (pairs := found.pairs()):
         return []
-    holders = [
-        f"{owners.names[j]!r} and {owners.names[k]!r} ({rows:,}, by chance about {chance:.2g})"
-        for j, k, rows, chance in pairs
-    ]
+    holders = []
+    for j, k, rows, chance in pairs:
+        one, other = owners.names[j], owners.names[k]
+        holders.append(f"{one!r} and {other!r} ({rows:,}, by chance about {chance:.2g})")
     return [
         f"{found.shared:,} rows, targets included, appear in the data of more than one owner: "
-        f"{_few(holders)}; they share what such rows are worth."
+        f"{enumerated(holders)}; they share what such rows are worth."
     ]
 
 
@@ -198,8 +199,7 @@ def tested_rows(owners: Owners, X_test: Rows, y_test: Array) -> list[str]:
     """A note on rows of the test set that owners hold as well, naming them."""
     if owners.reduced is not None:
         return []
-    test = row_hashes(X_test, y_test)
-    known = np.unique(test)
+    known = np.unique(row_hashes(X_test, y_test))
     counts = [len(np.intersect1d(known, rows)) for rows in owners.row_hashes]
     if not any(counts):
         return []
@@ -208,9 +208,5 @@ def tested_rows(owners: Owners, X_test: Rows, y_test: Array) -> list[str]:
     named = [f"{name!r} ({count:,})" for count, name in holders if count]
     return [
         f"{everyone:,} rows of the test set, targets included, are in the owners' data as well: "
-        f"scores on them flatter whoever holds them, here {_few(named)}."
+        f"scores on them flatter whoever holds them, here {enumerated(named)}."
     ]
-
-
-def _few(names: Sequence[str], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" * (len(names) > most))

@@ -152,7 +152,6 @@ class Owners:
             names=names,
             X=X,
             y=of_one_type(names, targets, "targets") if targets else (None,) * len(names),
-            hashes=(),
             columns=columns,
             frames=None if columns is None else common_frames([part.X for part in given], columns),
             weights=tuple(part.weights for part in given if part.weights is not None) or None,
@@ -160,9 +159,8 @@ class Owners:
 
     def _hashed(self) -> Owners:
         """The same owners, known by the rows that they have now."""
-        weights = [()] * len(self) if self.weights is None else [(w,) for w in self.weights]
-        hashes = (content_hash(X, y, *w) for X, y, w in zip(self.X, self.y, weights, strict=True))
-        return replace(self, hashes=tuple(hashes))
+        parts = [self.X, self.y] if self.weights is None else [self.X, self.y, self.weights]
+        return replace(self, hashes=tuple(content_hash(*own) for own in zip(*parts, strict=True)))
 
     def map_rows(self, change: Callable[[int, Rows], Rows]) -> Owners:
         """Owners of other rows: of each block what `change` makes of owner's number and block."""
@@ -237,8 +235,9 @@ class Owners:
 
         findings = examine(intake, target, accept)
         findings.refuse_stops(in_python=True)
-        tables = accepted_tables(intake, findings).tables
-        owners = cls.from_tables(tables, target=target, weight=weight, alone=alone)
+        owners = cls.from_tables(
+            accepted_tables(intake, findings).tables, target=target, weight=weight, alone=alone
+        )
         return replace(owners, notes=findings.not_told_by_games().sentences())
 
     @classmethod
@@ -255,8 +254,7 @@ class Owners:
         A single owner is refused unless it is `alone` on purpose, at home with its own rows.
         """
         given = {name: as_table(table) for name, table in tables.items()}
-        parts = as_blocks(given, target, weight, alone=alone)
-        owners = replace(cls.from_arrays(parts), target=target)
+        owners = replace(cls.from_arrays(as_blocks(given, target, weight, alone)), target=target)
         for note in copied_rows(owners):
             warnings.warn(note, SharedRows, stacklevel=3)
         return owners
@@ -292,8 +290,7 @@ class Owners:
             keys (sep, decimal, dates, drop, ...).
         """
         files, skipped = opened(paths)
-        how = Reading.from_keys(read)
-        found = take_in(files, target=target, owner=owner, reading=how)
+        found = take_in(files, target=target, owner=owner, reading=Reading.from_keys(read))
         found = replace(found, findings=(*skipped, *found.findings))
         return cls.from_intake(found, target, accept, alone=alone)
 

@@ -125,13 +125,13 @@ class Statistics:
 
     def _fault(self) -> str:
         """What no rows could have given; "" where there is nothing."""
-        axes = {"d": self.n_features, "z": self.n_features + 1}
-        axes["c"] = self.arrays.get("classes", np.empty(0)).size
-        axes["e"] = self.arrays.get("edges", np.empty(0)).size
-        axes["b"] = axes["e"] + 1
+        arrays, rows, nothing = self.arrays, self.n_rows, np.empty(0)
+        classes, edges = arrays.get("classes", nothing), arrays.get("edges", nothing)
+        d, c, e = self.n_features, classes.size, edges.size
+        axes = {"d": d, "z": d + 1, "c": c, "e": e, "b": e + 1}
         for name, letters in ARRAYS[self.kind].items():
-            array, shape = self.arrays[name], tuple(axes[letter] for letter in letters)
-            kinds = KINDS.get(name, "f")
+            array, kinds = arrays[name], KINDS.get(name, "f")
+            shape = tuple(axes[letter] for letter in letters)
             if array.shape != shape or array.dtype.kind not in kinds:
                 return (
                     f"{name} has shape {array.shape} and type {array.dtype}; it needs shape "
@@ -139,17 +139,16 @@ class Statistics:
                 )
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 return f"{name} holds numbers that are missing or infinite; all must be finite"
-        if not 1 <= self.n_rows <= MOST_ROWS:
-            return f"they are of {self.n_rows} rows"
-        counts = self.arrays.get("counts", np.array([float(self.n_rows)]))
-        if (counts < (self.kind == "classification")).any() or counts.sum() != self.n_rows:
-            return f"counts add up to {counts.sum():g} of {self.n_rows} rows, or some are too small"
-        if (self.arrays.get("squares", counts) < 0).any():
+        if not 1 <= rows <= MOST_ROWS:
+            return f"they are of {rows} rows"
+        counts = arrays.get("counts", np.array([float(rows)]))
+        if (counts < (self.kind == "classification")).any() or counts.sum() != rows:
+            return f"counts add up to {counts.sum():g} of {rows} rows, or some are too small"
+        if (arrays.get("squares", counts) < 0).any():
             return "squares are negative"
-        classes = self.arrays.get("classes", np.empty(0))
-        if len(np.unique(classes)) < len(classes):
+        if len(np.unique(classes)) < c:
             return "a class stands in it twice"
-        scatter = self.arrays.get("scatter", np.zeros((1, 1)))
+        scatter = arrays.get("scatter", np.zeros((1, 1)))
         scale = np.sqrt(np.maximum(scatter.diagonal(), 0))
         possible = np.abs(scatter) <= np.outer(scale, scale) * (1 + SLACK)
         if not possible.all() or not np.allclose(scatter, scatter.T, rtol=SLACK, atol=0):
@@ -221,16 +220,17 @@ def reduced(owners: Owners, kind: Kind | None) -> tuple[Statistics, ...]:
     """Statistics of all owners; `Owners.statistics` says more."""
     if owners.reduced is not None:
         return owners.reduced
-    chosen = _kind(owners) if kind is None else kind
     makers = {"regression": regression_statistics, "classification": classification_statistics}
-    if chosen not in makers:
+    make = makers.get(_kind(owners) if kind is None else kind)
+    if make is None:
         raise InvalidOwners(f"kind is {kind!r}; choose 'regression' or 'classification'.")
-    needed = sum(8 * (X.shape[1] + 1) ** 2 for X in owners.X if X.ndim == 2)
+    shape = owners.X[0].shape
+    needed = 8 * (shape[1] + 1) ** 2 * len(owners) if len(shape) == 2 else 0
     if needed > MOST_SCATTER:
         raise InvalidOwners(
-            f"Statistics of {owners.X[0].shape[1]:,} columns take {needed:,} bytes for "
-            f"{len(owners)} owners; at most {MOST_SCATTER:,} are computed. Leave out columns, or "
-            "let models be trained on the rows."
+            f"Statistics of {shape[1]:,} columns take {needed:,} bytes for {len(owners)} owners; "
+            f"at most {MOST_SCATTER:,} are computed. Leave out columns, or let models be trained "
+            "on the rows."
         )
     columns = () if owners.columns is None else (*owners.columns, str(owners.target))
     statistics = []
@@ -241,7 +241,7 @@ def reduced(owners: Owners, kind: Kind | None) -> tuple[Statistics, ...]:
                 "both, in arrays that are not sparse. Turn text and dates into numbers first, in "
                 "the same way for all owners."
             )
-        made = makers[chosen](name, X, y)
+        made = make(name, X, y)
         made.check()
         statistics.append(replace(made, columns=columns))
     return tuple(statistics)
@@ -271,33 +271,36 @@ def owners_of(files: Sequence[PathLike | SourceFile | Statistics]) -> Owners:
     if not parts:
         raise InvalidOwners("No statistics were given; pass one file per owner.")
     first = parts[0]
-    for other in parts:
+    one, d, columns = first.name, first.n_features, list(first.columns)
+    for part in parts:
+        other, own = part.name, list(part.columns)
         refuse(
             InvalidOwners,
             (
-                (other.kind, other.n_features) != (first.kind, first.n_features),
-                f"Statistics of {first.name!r} are of {first.kind} with {first.n_features} "
-                f"features, those of {other.name!r} of {other.kind} with {other.n_features}; "
-                "all owners need the same. Write them again with the same columns and kind.",
+                (part.kind, part.n_features) != (first.kind, d),
+                f"Statistics of {one!r} are of {first.kind} with {d} features, those of "
+                f"{other!r} of {part.kind} with {part.n_features}; all owners need the same. "
+                "Write them again with the same columns and kind.",
             ),
             (
-                other.columns != first.columns,
-                f"Statistics of {first.name!r} have the columns {list(first.columns)}, those of "
-                f"{other.name!r} {list(other.columns)}; all owners need the same, in one order.",
+                own != columns,
+                f"Statistics of {one!r} have the columns {columns}, those of {other!r} {own}; all "
+                "owners need the same, in one order.",
             ),
         )
-    names = tuple(s.name for s in parts)
+    names = tuple(part.name for part in parts)
     if len(set(names)) != len(names):
         raise InvalidOwners("Two statistics files are of owners with the same name.")
     # no targets, but of the type that the owners' had
-    targets = [s.arrays.get("classes", np.empty(0))[:0] for s in parts]
-    targets = [y.astype(object) if y.dtype.kind == "U" else y for y in targets]
-    return Owners(
+    targets = [part.arrays.get("classes", np.empty(0))[:0] for part in parts]
+    owners = Owners(
         names=names,
-        X=tuple(np.empty((0, first.n_features)) for _ in parts),
-        y=tuple(targets),
-        hashes=tuple(s.content for s in parts),
-        columns=dict.fromkeys(first.columns[:-1], "number") if first.columns else None,
-        target=first.columns[-1] if first.columns else None,
+        X=(np.empty((0, d)),) * len(parts),
+        y=tuple(y.astype(object) if y.dtype.kind == "U" else y for y in targets),
+        hashes=tuple(part.content for part in parts),
         reduced=parts,
     )
+    if not columns:
+        return owners
+    *features, target = columns
+    return replace(owners, columns=dict.fromkeys(features, "number"), target=target)

@@ -13,10 +13,14 @@ from dushapley.errors import InvalidOwners
 from dushapley.validation import refuse, suggestion
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame, Series
+
+    Column = Series[Any]
+    Tables = Mapping[str, DataFrame]
+    """Tables by the name of whom they belong to."""
 
 
-def split_by_owner(table: pd.DataFrame, owner: str, target: str) -> dict[str, pd.DataFrame]:
+def split_by_owner(table: DataFrame, owner: str, target: str) -> dict[str, DataFrame]:
     """One table per owner, in the order in which owners first appear."""
     check_columns(table.columns, "The table")
     require_column(table, owner, "owner column", "The table")
@@ -31,7 +35,7 @@ def split_by_owner(table: pd.DataFrame, owner: str, target: str) -> dict[str, pd
             "drop these rows: every row belongs to somebody.",
         ),
     )
-    parts: dict[str, pd.DataFrame] = {}
+    parts: dict[str, DataFrame] = {}
     for key, rows in table.groupby(owner, sort=False, observed=True):
         name = str(key)
         if name in parts:
@@ -44,12 +48,8 @@ def split_by_owner(table: pd.DataFrame, owner: str, target: str) -> dict[str, pd
 
 
 def as_blocks(
-    tables: Mapping[str, pd.DataFrame],
-    target: str,
-    weight: str | None = None,
-    *,
-    alone: bool = False,
-) -> dict[str, tuple[pd.DataFrame, Array, Array | None]]:
+    tables: Tables, target: str, weight: str | None, alone: bool
+) -> dict[str, tuple[DataFrame, Array, Array | None]]:
     """Features, targets and weights of every owner (`alone`: or of one)."""
     first = next(iter(tables), "")
     refuse(
@@ -63,13 +63,14 @@ def as_blocks(
     )
     weights: dict[str, Array] = {}
     for name, table in tables.items():
-        check_columns(table.columns, f"Owner {name!r}")
-        require_column(table, target, "target column", f"Owner {name!r}")
+        whose = f"Owner {name!r}"
+        check_columns(table.columns, whose)
+        require_column(table, target, "target column", whose)
         if weight is not None:
-            require_column(table, weight, "weight column", f"Owner {name!r}")
+            require_column(table, weight, "weight column", whose)
             weights[name] = table[weight].to_numpy()
         if len(table) == 0:
-            raise InvalidOwners(f"Owner {name!r} has no rows; leave it out or give it data.")
+            raise InvalidOwners(f"{whose} has no rows; leave it out or give it data.")
         refuse_other_columns(first, tables[first], name, table)
     columns = [name for name in common_order(tables) if name not in (target, weight)]
     if not columns:
@@ -84,9 +85,7 @@ def as_blocks(
     return blocks
 
 
-def common_frames(
-    tables: Sequence[pd.DataFrame], columns: Iterable[str]
-) -> tuple[pd.DataFrame, ...]:
+def common_frames(tables: Sequence[DataFrame], columns: Iterable[str]) -> tuple[DataFrame, ...]:
     """The features of all tables in one order and, column by column, of one type.
 
     Types that differ become what pandas makes of them together; categories become all there are.
@@ -101,14 +100,13 @@ def common_frames(
     for name in [name for name, first, *others in kinds if any(kind != first for kind in others)]:
         parts = [table[name] for table in chosen]
         if all(isinstance(part.dtype, pd.CategoricalDtype) for part in parts):
-            all_of_them = union_categoricals(parts, sort_categories=True, ignore_order=True)
-            common[name] = all_of_them.dtype
+            common[name] = union_categoricals(parts, sort_categories=True, ignore_order=True).dtype
         else:
             common[name] = pd.concat(parts).dtype
     return tuple(table.astype(common) if common else table for table in chosen)
 
 
-def common_order(tables: Mapping[str, pd.DataFrame]) -> list[str]:
+def common_order(tables: Tables) -> list[str]:
     """The order of columns all owners agree on, else that of the alphabet: never one owner's."""
     orders = {tuple(table.columns) for table in tables.values()}
     return list(orders.pop()) if len(orders) == 1 else sorted(orders.pop())
@@ -120,12 +118,12 @@ MANY = {"number": "numbers", "date": "dates", "text": "text", "nothing": "nothin
 """Kinds of columns in the plural."""
 
 
-def aligned(table: pd.DataFrame, features: Mapping[str, str], whose: str) -> Array:
+def aligned(table: DataFrame, features: Mapping[str, str], whose: str) -> Array:
     """Features of another table, the test set say, in the shape of the owners'."""
     return features_of(aligned_frame(table, features, whose), features)
 
 
-def aligned_frame(table: pd.DataFrame, features: Mapping[str, str], whose: str) -> pd.DataFrame:
+def aligned_frame(table: DataFrame, features: Mapping[str, str], whose: str) -> DataFrame:
     """The same as a table: its own types, the owners' columns in their order."""
     check_columns(table.columns, whose)
     lacking = [name for name in features if name not in table.columns]
@@ -144,7 +142,7 @@ def aligned_frame(table: pd.DataFrame, features: Mapping[str, str], whose: str) 
     return table[list(features)]
 
 
-def aligned_target(table: pd.DataFrame, target: str, example: Array | None, whose: str) -> Array:
+def aligned_target(table: DataFrame, target: str, example: Array | None, whose: str) -> Array:
     """Targets of another table, of the owners' type."""
     require_column(table, target, "target column", whose)
     kind = "text" if example is not None and example.dtype.kind == "O" else "number"
@@ -166,7 +164,7 @@ def check_columns(names: Iterable[object], whose: str) -> None:
         raise InvalidOwners(f"{whose} has two columns named {twice[0]!r}; rename one.")
 
 
-def require_column(table: pd.DataFrame, wanted: str, role: str, whose: str) -> None:
+def require_column(table: DataFrame, wanted: str, role: str, whose: str) -> None:
     """Refuse a table that lacks a column, naming those it has."""
     names = list(table.columns)
     if wanted not in names:
@@ -174,7 +172,7 @@ def require_column(table: pd.DataFrame, wanted: str, role: str, whose: str) -> N
         raise InvalidOwners(f"{whose} has no {role} {wanted!r}.{hint} It has: {listed(names)}.")
 
 
-def refuse_other_columns(one: str, first: pd.DataFrame, other: str, table: pd.DataFrame) -> None:
+def refuse_other_columns(one: str, first: DataFrame, other: str, table: DataFrame) -> None:
     """Refuse two owners whose columns differ, showing the difference."""
     lacks = [name for name in first.columns if name not in table.columns]
     extra = [name for name in table.columns if name not in first.columns]
@@ -187,7 +185,7 @@ def refuse_other_columns(one: str, first: pd.DataFrame, other: str, table: pd.Da
         )
 
 
-def common_kinds(tables: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> dict[str, str]:
+def common_kinds(tables: Tables, columns: Sequence[str]) -> dict[str, str]:
     """What each column holds: numbers, dates or text; refused where owners disagree."""
     by_owner = {name: kinds_of(table) for name, table in tables.items()}
     kinds: dict[str, str] = {}
@@ -195,8 +193,9 @@ def common_kinds(tables: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> 
         holders = {of[column]: name for name, of in reversed(by_owner.items())}
         holders.pop("nothing", None)
         if len(holders) > 1:
-            known = sorted(holders.items())
-            holds = " but ".join(f"{MANY[kind]} for {name!r}" for kind, name in known)
+            holds = " but ".join(
+                f"{MANY[kind]} for {name!r}" for kind, name in sorted(holders.items())
+            )
             raise InvalidOwners(
                 f"Column {column!r} holds {holds}; all owners need the same type. Look for stray "
                 "text among numbers, or for different missing-value marks."
@@ -205,7 +204,7 @@ def common_kinds(tables: Mapping[str, pd.DataFrame], columns: Sequence[str]) -> 
     return kinds
 
 
-def kinds_of(table: pd.DataFrame) -> dict[str, str]:
+def kinds_of(table: DataFrame) -> dict[str, str]:
     """Number, date, text, or nothing (only missing values), column by column."""
     nothing = table.isna().all()
     return {
@@ -214,7 +213,7 @@ def kinds_of(table: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def kind_of(values: pd.Series[Any]) -> str:
+def kind_of(values: Column) -> str:
     """Number, date or text, by the type of the column, or of its entries where that is open."""
     import pandas as pd
 
@@ -224,20 +223,24 @@ def kind_of(values: pd.Series[Any]) -> str:
     return "date" if inferred in {"date", "datetime", "datetime64"} else "text"
 
 
-def checked_targets(target: pd.Series[Any], kind: str, whose: str) -> Array:
+def checked_targets(target: Column, kind: str, whose: str) -> Array:
     """Values of a target; those that are missing or infinite are refused, saying where."""
     values = column_values(target, kind)
     bad = ~np.isfinite(values) if kind == "number" else target.isna().to_numpy()
-    if bad.any():
-        raise InvalidOwners(
-            f"{whose} has rows whose target {target.name!r} is missing or not finite: "
-            f"{int(bad.sum())} of {len(bad)}, the first its row {int(np.flatnonzero(bad)[0]) + 1}. "
-            "Drop these rows or fill them in."
-        )
+    refuse_missing(bad, whose, f"target {target.name!r}")
     return values
 
 
-def features_of(table: pd.DataFrame, features: Mapping[str, str]) -> Array:
+def refuse_missing(bad: Array, whose: str, what: str) -> None:
+    """Refuse targets of which these rows have none that is finite."""
+    if bad.any():
+        raise InvalidOwners(
+            f"{whose} has rows whose {what} is missing or not finite: {bad.sum()} of {len(bad)}, "
+            f"the first its row {np.argmax(bad) + 1}. Drop these rows or fill them in."
+        )
+
+
+def features_of(table: DataFrame, features: Mapping[str, str]) -> Array:
     """Features as one array: of numbers, or of objects where some column does not hold numbers."""
     if set(features.values()) == {"number"}:
         return table[list(features)].to_numpy(dtype=np.float64, na_value=np.nan)
@@ -247,7 +250,7 @@ def features_of(table: pd.DataFrame, features: Mapping[str, str]) -> Array:
     return result
 
 
-def column_values(values: pd.Series[Any], kind: str) -> Array:
+def column_values(values: Column, kind: str) -> Array:
     """Numbers as floats, all else as text or dates, with None for what is missing."""
     if kind == "number":
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -260,5 +263,10 @@ def column_values(values: pd.Series[Any], kind: str) -> Array:
 
 def listed(names: Sequence[str], most: int = 12) -> str:
     """Names in words, not too many."""
-    first = ", ".join(repr(name) for name in names[:most])
-    return first + (f" and {len(names) - most} more" if len(names) > most else "")
+    return enumerated([repr(name) for name in names], most)
+
+
+def enumerated(words: Sequence[str], most: int = 6) -> str:
+    """The first of these words, and how many more there are."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more

@@ -23,15 +23,15 @@ from numpy.typing import ArrayLike
 from dushapley.arrays import BoolArray, Fractions, IntArray, Queries
 from dushapley.engine.dialogue import ROUND, Dialogue, Transcript, foreseen
 from dushapley.engine.error_bars import Carrier
-from dushapley.engine.executors.worker import one_blas_thread
-from dushapley.engine.history import run_history
 from dushapley.engine.plan import Plan
 from dushapley.errors import InvalidOption, ProtocolViolated
 from dushapley.estimators.method import Method
 from dushapley.games.base import Answers, Outcome
 from dushapley.games.policy import Training
 from dushapley.hashing import package_version, sha256
+from dushapley.processes import one_blas_thread
 from dushapley.protocol import Ask, Estimate
+from dushapley.results.history import run_history
 from dushapley.results.schema import (
     FINITE,
     choice,
@@ -337,7 +337,13 @@ class AskTell(Dialogue):
             lambda: iter(()),
         )
         errors, _ = carrier.errors()
-        trail = run_history(self.sizes, self._transcript, estimate)
+        trail = run_history(
+            self.sizes,
+            self._transcript.asks,
+            self._transcript.numbers,
+            self._transcript.values,
+            estimate,
+        )
         return self.plan.valuation(
             estimate,
             owners=self.names,
@@ -400,9 +406,8 @@ class AskTell(Dialogue):
         method
             Your own method, where it was one.
         """
-        longer = 100  # an answer to each of many questions
-        file = Path(path)
-        stored: Any = read_json(file, "conversation", "by AskTell.save", ProtocolViolated, longer)
+        file = Path(path)  # may hold an answer to each of many questions
+        stored: Any = read_json(file, "conversation", "by AskTell.save", ProtocolViolated, 100)
         if fault := STORED(stored, ""):
             raise ProtocolViolated(
                 f"The conversation {file} cannot be used: {fault}. Use it as it was saved."

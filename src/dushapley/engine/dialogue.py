@@ -26,13 +26,14 @@ from dushapley.errors import (
 )
 from dushapley.estimators.method import Method
 from dushapley.games.base import Answers, Outcome
-from dushapley.protocol import Ask, Conversation, Estimate, Problem
+from dushapley.protocol import Ask, Conversation, Estimate, Problem, ends
 from dushapley.validation import (
     check_fractions,
     check_names,
     check_seed,
     check_sizes,
     check_whole,
+    pools_between,
     refuse_extreme,
     refuse_minute,
     refuse_non_finite,
@@ -174,7 +175,8 @@ class Dialogue:
     def _begin(self) -> None:
         if self.n_players == 1:  # efficiency leaves nothing to estimate
             only = np.array([self.full - self.empty])
-            self._finish(Estimate(only, weights=np.array([[-1.0, 1.0]])))
+            estimate = Estimate(only, weights=np.array([[-1.0, 1.0]]))
+            self._so_far, self.finished = estimate, True
             return
         problem = Problem(
             n_players=self.n_players,
@@ -205,7 +207,7 @@ class Dialogue:
             try:
                 self._open(self._talk.send(answers))  # type: ignore[arg-type]
             except StopIteration as stop:
-                self._finish(stop.value)
+                self._so_far, self.finished = stop.value, True
             answers = np.empty(0)
 
     def _open(self, ask: Ask) -> None:
@@ -224,9 +226,6 @@ class Dialogue:
         ask.queries.setflags(write=False)  # the estimator still needs them as they are
         self._round = ask
 
-    def _finish(self, estimate: Estimate) -> None:
-        self._so_far, self.finished = estimate, True
-
 
 def foreseen(talk: Dialogue, *, all_: bool = True) -> Iterator[Ask]:
     """Rounds of a method whose questions depend on no answer, before their turn.
@@ -242,24 +241,6 @@ def foreseen(talk: Dialogue, *, all_: bool = True) -> Iterator[Ask]:
         yield ask
         copy.hear(np.linspace(0, 1, len(ask.queries)))
         rounds -= 1
-
-
-def ends(n_players: int) -> BoolArray:
-    """The empty and the grand coalition, which every run asks first."""
-    return np.repeat([[False], [True]], n_players, axis=1)
-
-
-def pools_between(known: BoolArray, n_players: int) -> BoolArray:
-    """Known pools, each once, without nobody's and everybody's: these are asked in any case."""
-    known = np.asarray(known) if len(known) else np.empty((0, n_players), dtype=np.bool_)
-    if known.dtype != np.bool_ or known.ndim != 2 or known.shape[1] != n_players:
-        raise InvalidOption(
-            f"known has shape {known.shape} and type {known.dtype}; it needs booleans, a row for "
-            f"each pool and a column for each of the {n_players} owners."
-        )
-    _, first = np.unique(known, axis=0, return_index=True)
-    distinct = known[np.sort(first)]
-    return np.asarray(distinct[distinct.any(axis=1) & ~distinct.all(axis=1)])
 
 
 class Transcript:

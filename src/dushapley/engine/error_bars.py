@@ -193,7 +193,7 @@ class Carrier:
             values, rng = self.transcript.values, np.random.default_rng(0)
             moved = (values + noise * rng.standard_normal(len(values)) for _ in range(NOISES))
             replayed = self._replays(moved)
-            return None if replayed is None else covariance_of(replayed, ddof=1)
+            return None if replayed is None else covariance_of(replayed)
         scaled = weights * noise
         many = len(scaled) > MOST_JOINT
         return np.asarray(np.square(scaled).sum(axis=1) if many else scaled @ scaled.T)
@@ -246,8 +246,8 @@ def formula_errors(formula: Estimate, *, biased: bool) -> dict[str, Any]:
     """
     if formula.scores is None:
         return {}
-    measured = {"test set": influence_error(formula.scores)}
-    return by_source(formula, measured, enumerated=True, biased=biased)
+    error = influence_error(formula.scores)
+    return by_source(formula, {"test set": error}, enumerated=True, biased=biased)
 
 
 def _sampling_error(estimate: Estimate) -> FloatArray | None:

@@ -7,10 +7,11 @@ one that comes again is computed again.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from time import monotonic
 from typing import Any
 
@@ -19,17 +20,18 @@ import numpy as np
 from dushapley.arrays import FloatArray, IntArray, Queries
 from dushapley.engine.dialogue import Transcript
 from dushapley.engine.error_bars import Begin, Carrier, known_weights
-from dushapley.engine.executors import Executor
-from dushapley.engine.executors.worker import Numbered, one_blas_thread
-from dushapley.engine.history import MOST_POOLS, run_history
-from dushapley.engine.ledger import Ledger, Row, roster_of
+from dushapley.engine.executors.base import Executor
+from dushapley.engine.executors.worker import Numbered
+from dushapley.engine.ledger import Ledger, Members, Row, roster_of
 from dushapley.engine.plan import Plan, Probes, trainings_each
 from dushapley.engine.progress import Progress
 from dushapley.errors import LedgerUnreadable, ProtocolViolated
-from dushapley.games.base import Answers, Game, Outcome, Scores, is_scored
+from dushapley.games.base import Answers, Game, Scores, is_scored
 from dushapley.games.policy import nobody_failed, still_counts
 from dushapley.games.rows import blocks
+from dushapley.processes import one_blas_thread
 from dushapley.protocol import Ask, Estimate
+from dushapley.results.history import MOST_POOLS, run_history
 from dushapley.validation import refuse_non_finite
 
 OFTEN = 0.02
@@ -65,7 +67,7 @@ class Task:
     draws: IntArray | None = None
     seed: int | None = None
 
-    def part(self, some: slice) -> Task:
+    def part(self, some: slice | IntArray) -> Task:
         """Some of these pools."""
         draws = None if self.draws is None else self.draws[some]
         return Task(self.numbers[some], self.queries[some], draws)
@@ -75,7 +77,7 @@ def together(tasks: Sequence[Task]) -> Task:
     """Return the pools of several tasks as one; whole owners need no draws."""
     some = [task for task in tasks if len(task.queries)]
     if len(some) == 1:
-        return some[0]
+        return some[0]  # not copied, and not to be written to
     numbers = np.concatenate([task.numbers for task in some])
     queries = np.concatenate([task.queries for task in some])
     if all(task.draws is None for task in some):
@@ -122,7 +124,6 @@ class Evaluator:
     ) -> None:
         self.game, self.plan, self.foreseen, self.bar = game, plan, foreseen, bar
         self.executor, self.ledger, self.may_ask = executor, ledger, may_ask
-        self.store = ledger
         self.transcript = Transcript(plan.budget)
         self.rounds: deque[tuple[Ask, IntArray]] = deque()  # with the numbers of their pools
         self.values: deque[FloatArray] = deque()  # of rounds without numbers
@@ -131,15 +132,21 @@ class Evaluator:
         self.results: Iterator[tuple[int, Answers]] = iter(())
         self.unwritten: list[Row] = []
         self.committed = monotonic()
+        self.roster = b"" if ledger is None else roster_of(game)  # whose pools are kept
         self.n_blocks = self.n_taken = self.n_computed = 0
         self.folded = Folded(plan, game.n_players)
         self.probes = Probes(game, plan.probes, ledger)
         self.influence: FloatArray | None = None
 
+    @cached_property
+    def store(self) -> Ledger:
+        """Where answers are kept: in the ledger, or as long as this run needs their scores."""
+        return Ledger(None) if self.ledger is None else self.ledger
+
     def answer(self, ask: Ask) -> FloatArray:
         """Utilities of the pools of the next round."""
-        if not self.rounds and not self._take():
-            self._add(ask)
+        if not self.rounds:
+            self._add(next(self.foreseen, ask))
         foreseen, numbers = self.rounds[0]
         if not np.array_equal(foreseen.queries, ask.queries):
             raise ProtocolViolated(
@@ -174,54 +181,47 @@ class Evaluator:
         numbers, new = self.transcript.number(keys)
         new = self._look_up(keys, numbers, new)
         if len(new):
-            some = None if draws is None else draws[new]
-            self.waiting = together([self.waiting, Task(numbers[new], queries[new], some)])
+            coming = Task(numbers, queries, draws).part(new)
+            self.waiting = together([self.waiting, coming])
         if self.bar.show:
             self.bar.advance(len(keys) - len(new), found=True)
         self.rounds.append((ask, numbers))
 
     def _look_up(self, keys: list[bytes], numbers: IntArray, new: IntArray) -> IntArray:
-        """Learn what ledger and probes know of new pools; places of those to be computed."""
-        probed = self.probes.worth
-        known = {} if self.ledger is None else self.ledger.read([keys[place] for place in new])
-        known |= probed
-        found = [place for place in new.tolist() if self._stands(known.get(keys[place]))]
-        if found:
-            answers = Answers.of([known[keys[place]] for place in found])
-            self.transcript.learn(numbers[found], answers)
-            self.n_computed += sum(keys[place] in probed for place in found)
+        """Learn what ledger and probes know of new pools; places of those to be computed.
+
+        Whether a failure that was stored counts is a matter of today's policy and limits.
+        """
+        probed, training = self.probes.worth, self.game.training
+        stored = {} if self.ledger is None else self.ledger.read([keys[place] for place in new])
+        known = {
+            key: one
+            for key, one in (stored | probed).items()
+            if one.failure is None or still_counts(one.failure, training)
+        }
+        found = [place for place in new.tolist() if keys[place] in known]
+        answers = Answers.of([known[keys[place]] for place in found])
+        self.transcript.learn(numbers[found], answers)
+        self.n_computed += sum(keys[place] in probed for place in found)
         coming = [place for place in new.tolist() if keys[place] in self.probes.firsts]
         return np.setdiff1d(new, found + coming)
-
-    def _stands(self, found: Outcome | None) -> bool:
-        """Whether what was stored counts today: failures follow today's policy and limits."""
-        if found is None or found.failure is None:
-            return found is not None
-        return still_counts(found.failure, self.game.training)
 
     def take(self) -> Numbered | None:
         """The next block to compute, taking rounds ahead to fill it; None: none for now."""
         if self.probes.waiting:
             place, seed = self.probes.waiting.popleft()
-            task: Task | None = Task(np.array([place]), self.probes.pools[[place]], seed=seed)
+            task = Task(np.array([place]), self.probes.pools[[place]], seed=seed)
         else:
-            task = self._cut()
-        if task is None:
+            block = self.game.block
+            while len(self.waiting.numbers) < block and self.may_ask(self.n_taken) and self._take():
+                pass
+            task = self.waiting.part(slice(block))
+            self.waiting = self.waiting.part(slice(block, None))
+        if not len(task.numbers):
             return None
         self.n_blocks += 1
         self.out[self.n_blocks] = task
         return self.n_blocks, (task.queries, task.draws, task.seed)
-
-    def _cut(self) -> Task | None:
-        """The first pools that wait, as many as a block holds or as there are."""
-        block = self.game.block
-        while len(self.waiting.numbers) < block and self.may_ask(self.n_taken) and self._take():
-            pass
-        if not len(self.waiting.numbers):
-            return None
-        first = self.waiting.part(slice(block))
-        self.waiting = self.waiting.part(slice(block, None))
-        return first
 
     @property
     def left(self) -> int:
@@ -231,9 +231,9 @@ class Evaluator:
 
     def _receive(self) -> None:
         """Take in the next block that is computed, having handed out more if none is out."""
-        assert self.executor is not None
         done = next(self.results, None)
         if done is None:
+            assert self.executor is not None
             self.results = self.executor.run(self.game, self)
             done = next(self.results)
         position, answers = done
@@ -246,16 +246,15 @@ class Evaluator:
     def _keep_probe(self, task: Task, seed: int, answers: Answers) -> None:
         """Record a probe; what its pool is worth is learnt, or found out, where it was asked."""
         place = int(task.numbers[0])
-        voice, *own = self.probes.learn(place, seed, answers).items()
-        self._record([voice[0]], None, Answers.of([voice[1]]))
-        for key, outcome in own:
-            self._record([key], task.queries, Answers.of([outcome]))
-        asked = self.transcript.by_key.get(self.probes.own[place])
+        own, kept = self.probes.own[place], self.probes.learn(place, seed, answers)
+        for key, outcome in kept.items():
+            self._record([key], task.queries if key == own else None, Answers.of([outcome]))
+        asked = self.transcript.by_key.get(own)
         unpaid = NONE if asked is None else self.transcript.unknown(np.array([asked]))
         if seed != 0 or not len(unpaid):
             return
-        if own:
-            self._learn(unpaid, Answers.of([own[0][1]]))
+        if own in kept:
+            self._learn(unpaid, Answers.of([kept[own]]))
         else:
             self.waiting = together([self.waiting, Task(unpaid, task.queries)])
 
@@ -281,11 +280,9 @@ class Evaluator:
 
     def _record(self, keys: list[bytes], queries: Queries | None, answers: Answers) -> None:
         """Have the ledger keep a block, or a private store its scores."""
-        if self.store is None and answers.scores is not None:
-            self.store = Ledger(None)
-        if self.store is None or (self.ledger is None and answers.scores is None):
+        if self.ledger is None and answers.scores is None:
             return
-        members = None
+        members: Members = [None] * len(keys)
         if self.ledger is not None and queries is not None:
             members = self.ledger.members_of(self.roster, queries)
         self.unwritten += self.store.rows(keys, answers, members)
@@ -293,15 +290,10 @@ class Evaluator:
             self._commit()
 
     def _commit(self) -> None:
-        if self.unwritten and self.store is not None:
+        if self.unwritten:
             self.store.commit(self.unwritten)
             self.unwritten = []
             self.committed = monotonic()
-
-    @cached_property
-    def roster(self) -> bytes:
-        """Whose pools are kept."""
-        return roster_of(self.game)
 
     def _directly(self, ask: Ask) -> FloatArray:
         """Answers to the oldest round, computed here with others that are foreseen."""
@@ -325,19 +317,20 @@ class Evaluator:
         asked = together([Task(NONE, ask.queries, ask.draws) for ask in asks])
         queries, draws = self.game.check(asked.queries, asked.draws)
         whole = self.game.block >= BULK_BLOCK or not is_scored(self.game)
-        step = len(queries) if whole else self.game.block
+        ends = np.cumsum([len(ask.queries) for ask in asks])
+        rounds = [slice(*pair) for pair in pairwise([0, *ends])]
         values, start = [], 0
-        for part in blocks(queries, draws, step):
+        for part in blocks(queries, draws, len(queries) if whole else self.game.block):
             answers = Answers.of(self.game.evaluate(*part))
             values.append(answers.values)
-            self.folded.add(asks, start, answers)
+            for ask, some in zip(asks, rounds, strict=True):  # one, or all are in one part
+                self.folded.add(ask, answers, some, start)
             start += len(answers)
             if self.ledger is not None:  # values alone: scores of a million pools fit nowhere
                 members = self.ledger.members_of(self.roster, part[0])
                 self.ledger.commit_values(self.game.keys(part[0], None), members, answers.values)
         self.n_computed += start
         self.bar.advance(start)
-        ends = np.cumsum([len(ask.queries) for ask in asks])
         self.values.extend(np.split(np.concatenate(values), ends[:-1]))
 
     def account(self, final: Estimate, begin: Begin) -> dict[str, Any]:
@@ -345,10 +338,17 @@ class Evaluator:
         details = dict(final.details)
         if not self.game.cheap:
             with one_blas_thread():
-                details["trail"] = run_history(self.game.sizes, self.transcript, final)
+                details["trail"] = run_history(
+                    self.game.sizes,
+                    self.transcript.asks,
+                    self.transcript.numbers,
+                    self.transcript.values,
+                    final,
+                )
         training = self.game.training
         if training is not None and training.deterministic is None:
-            details["probes"] = self.probes.account()
+            same, probed = self.probes.concluded(), len(self.probes.pools)
+            details["probes"] = {"same under another seed": same, "trainings": probed}
         distinct = None if self.executor is None else self.transcript.n_known
         trained = (self.n_computed if distinct is None else distinct) - 1  # nobody's is none
         causes = sorted(self.transcript.failures.values())  # workers finish in any order
@@ -359,7 +359,7 @@ class Evaluator:
             + self.probes.n_trained(self.transcript.keys),
             "details": details,
             "errors": self.errors(final, begin),
-            "failures": {cause: causes.count(cause) for cause in causes},
+            "failures": dict(Counter(causes)),
         }
 
     def errors(self, estimate: Estimate, begin: Begin) -> dict[str, Any]:
@@ -369,6 +369,7 @@ class Evaluator:
             return {}
         if training.deterministic is None:
             training = replace(training, deterministic=self.probes.concluded())
+        scores = self._scores_again if self.executor is None else self._scores
         with one_blas_thread():
             carrier = Carrier(
                 begin,
@@ -377,53 +378,47 @@ class Evaluator:
                 training,
                 self.transcript,
                 estimate,
-                self._scores,
+                scores,
                 self.folded.influence(estimate),
             )
             errors, self.influence = carrier.errors()
         return errors
 
     def _scores(self) -> Iterator[tuple[int, Scores]]:
-        """Scores of all pools by number, block by block."""
-        if self.executor is None:
-            yield from self._scores_again()
-            return
-        if self.store is None:
-            return
+        """Scores of all pools by number, block by block.
+
+        Those of a pool that failed are nobody's; any other without scores might be anything.
+        """
         self._commit()
-        keys, rows = self.transcript.keys[: self.transcript.n_answers], 0
+        failed = {0, *self.transcript.failures}
+        keys = self.transcript.keys[: self.transcript.n_answers]
         nobody = self.store.scores(keys[:1]).get(keys[0])
         for start in range(0, len(keys), AT_ONCE):
-            stored = self.store.scores(keys[start : start + AT_ONCE])
-            rows = rows or max(map(len, stored.values()), default=0)
-            if rows:
-                if nobody is None:  # fixed beforehand, so the same on every test set
-                    nobody = np.full(rows, self.transcript.at(slice(1))[0])
-                matrix = [
-                    self._row(number, stored.get(key), nobody)
-                    for number, key in enumerate(keys[start : start + AT_ONCE], start)
-                ]
-                yield start, Scores(np.stack(matrix))
-
-    def _row(self, number: int, stored: FloatArray | None, nobody: FloatArray) -> FloatArray:
-        """Scores of one pool, nobody's of one that failed; any other without might be anything."""
-        if stored is None:
-            failed = number == 0 or number in self.transcript.failures
-            return nobody if failed else np.full(len(nobody), np.nan)
-        if len(stored) != len(nobody):
-            raise LedgerUnreadable(
-                f"The ledger {self.store and self.store.path} is damaged: of some pool it holds "
-                f"{len(stored)} scores, and {len(nobody)} of others. It was left alone; name "
-                "another file, and what it held is computed again."
-            )
-        return stored
+            some = keys[start : start + AT_ONCE]
+            stored = self.store.scores(some)
+            if nobody is None and stored:  # fixed beforehand, so the same on every test set
+                rows = max(map(len, stored.values()))
+                nobody = np.full(rows, self.transcript.at(slice(1))[0])
+            if nobody is None:
+                continue
+            odd = [len(row) for row in stored.values() if len(row) != len(nobody)]
+            if odd:
+                raise LedgerUnreadable(
+                    f"The ledger {self.store.path} is damaged: of some pool it holds {odd[0]} "
+                    f"scores, and {len(nobody)} of others. It was left alone; name another file, "
+                    "and what it held is computed again."
+                )
+            matrix = np.full((len(some), len(nobody)), np.nan)
+            for place, key in enumerate(some):
+                if key in stored or start + place in failed:
+                    matrix[place] = stored.get(key, nobody)
+            yield start, Scores(matrix)
 
     def _scores_again(self) -> Iterator[tuple[int, Scores]]:
         """Scores of pools that cost nothing, asked again."""
         start = 0
         for ask in self.transcript.asks:
-            queries, draws = self.game.check(ask.queries, ask.draws)
-            for part in blocks(queries, draws, self.game.block):
+            for part in blocks(*self.game.check(ask.queries, ask.draws), self.game.block):
                 answers = Answers.of(self.game.evaluate(*part))
                 if answers.scores is None:
                     return
@@ -448,7 +443,7 @@ class Evaluator:
         """Let go of what only this run needed; however it ends, what was paid is kept."""
         self.results = iter(())  # ends what an executor still waits for
         self._commit()
-        if self.store is not None and self.ledger is None:
+        if self.ledger is None and "store" in vars(self):
             self.store.close()
 
 
@@ -470,44 +465,30 @@ class Folded:
     """
 
     def __init__(self, plan: Plan, n_players: int) -> None:
-        self.weigh, self.n_players = known_weights(plan, n_players), n_players
+        self.weigh = known_weights(plan, n_players)
         self.sums: FloatArray | None = None
         self.needs_questions = False
-        self.ends = np.zeros((2, 0))  # scores of nobody and everybody, who are asked first
-        self.weights = np.zeros((n_players, 2))  # of the round whose pools come in
         self.end_weights = np.zeros((n_players, 2))
 
-    def add(self, asks: list[Ask], start: int, answers: Answers) -> None:
-        """Take in the scores of pools of some rounds, from this place on, round by round.
+    def add(self, ask: Ask, answers: Answers, some: slice, start: int) -> None:
+        """Take in the scores of pools of a round, from this place in it on: some of these answers.
 
-        So a block that is cut elsewhere adds up the same numbers in the same order.
+        Round by round, so that a block that is cut elsewhere adds up the same numbers in the same
+        order.
         """
-        scores, stop = answers.scores, start + len(answers)
-        if scores is None:
+        scores = answers.scores
+        self.needs_questions = scores is not None and self.weigh is None
+        if scores is None or self.weigh is None:
             return
-        if self.weigh is None:
-            self.needs_questions = True
-            return
-        first = 0
-        for ask in asks:
-            last = first + len(ask.queries)
-            inside = slice(max(first, start) - start, min(last, stop) - start)
-            if inside.start < inside.stop:
-                self._add(ask, scores, inside, start - first)
-            first = last
-
-    def _add(self, ask: Ask, scores: Scores, some: slice, shift: int) -> None:
-        """Fold some pools of one round: those from `shift` places further on in it."""
-        assert self.weigh is not None
-        if self.sums is None:  # nobody and everybody
+        if self.sums is None:  # nobody and everybody, who are asked first
             self.ends = scores.fold(np.eye(2), some)
-            self.sums = np.zeros((self.n_players, self.ends.shape[1]))
-            return
-        own = slice(some.start + shift, some.stop + shift)
-        if own.start == 0:
-            self.weights = self.weigh(np.asarray(ask.queries, dtype=np.bool_))
-            self.end_weights += self.weights[:, -2:]
-        self.sums += scores.fold(self.weights[:, own], some)
+            self.sums = np.zeros((len(self.end_weights), self.ends.shape[1]))
+        else:
+            if start == 0:
+                self.weights = self.weigh(np.asarray(ask.queries, dtype=np.bool_))
+                self.end_weights += self.weights[:, -2:]
+            own = slice(start, start + len(answers.values[some]))
+            self.sums += scores.fold(self.weights[:, own], some)
 
     def influence(self, estimate: Estimate) -> FloatArray | None:
         """Values by test row, shape (rows, I); None where nothing was folded."""

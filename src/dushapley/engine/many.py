@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -20,8 +21,7 @@ from numpy.typing import ArrayLike
 from dushapley.arrays import BoolArray, FloatArray, Queries
 from dushapley.engine.dialogue import Dialogue
 from dushapley.engine.error_bars import Begin, by_source
-from dushapley.engine.executors import Executor
-from dushapley.engine.executors.base import Listed
+from dushapley.engine.executors.base import Executor, Listed
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import Plan
 from dushapley.engine.progress import Progress
@@ -31,7 +31,7 @@ from dushapley.games.base import Answers, Game, Scores
 from dushapley.games.many.marginals import Marginals
 from dushapley.games.rows import RowsGame
 from dushapley.hashing import digest, sha256
-from dushapley.protocol import Ask, Conversation, Estimate, Problem
+from dushapley.protocol import Ask, Estimate, Problem
 
 LARGEST = 1e150
 """Marginals from which on squares are no numbers."""
@@ -47,19 +47,13 @@ def with_marginals(game: Game, plan: Plan) -> tuple[Plan, Marginals | None]:
     if marginals is None:
         return plan, None
     options = {**plan.options, "power": plan.options["power"] or marginals.power}
-    method = replace(plan.method, run=conversation)
-    return replace(plan, method=method, options=options), marginals
+    run = partial(by_marginals, marginals=at_once, ranked=True)
+    return replace(plan, method=replace(plan.method, run=run), options=options), marginals
 
 
-def conversation(problem: Problem) -> Conversation:
-    """`centres` whose questions are answered by marginals, shape (pools, I)."""
-
-    def asked(
-        _: Problem, pools: BoolArray, so_far: SoFar
-    ) -> Generator[Ask, FloatArray, FloatArray]:
-        return (yield Ask(pools, so_far))
-
-    return by_marginals(problem, asked, ranked=True)
+def at_once(_: Problem, pools: BoolArray, so_far: SoFar) -> Generator[Ask, FloatArray, FloatArray]:
+    """Ask for every owner's marginal around pools, shape (pools, I)."""
+    return (yield Ask(pools, so_far))
 
 
 class CentresDialogue(Dialogue):

@@ -14,6 +14,7 @@ import numpy as np
 from dushapley.arrays import BoolArray, Fractions
 from dushapley.engine.executors import make_executor
 from dushapley.engine.executors.base import Listed
+from dushapley.engine.executors.worker import limits_of
 from dushapley.engine.ledger import Ledger
 from dushapley.errors import BudgetTooSmall, InvalidOption, MethodNotApplicable
 from dushapley.estimators.centres import ENOUGH
@@ -37,8 +38,6 @@ PAYABLE = 40
 """Owners of whom somebody might mean to train all coalitions."""
 MANY = 200
 """Owners from which `auto` takes everybody's marginal around some pools, where that is cheap."""
-GENEROUS = 300
-"""Evaluations of `auto` on the command line, of up to 50 owners."""
 PROBED, FEWEST_PROBES = 10, 2
 """One training in ten may be spent on finding out whether training is left to chance, and two pools
 are needed for it: the grand coalition and a small one."""
@@ -145,23 +144,7 @@ def choose_plan(
 
 def trainings_each(game: Game) -> int:
     """Trainings that a question costs; none where it is arithmetic and free."""
-    if game.cheap and not is_scored(game):
-        return 0
-    return 1 if game.training is None else game.training.limits.trainings
-
-
-def generous_budget(game: Game, method: str | Method) -> int | None:
-    """The budget where a person waits for the result: the larger of 6I and 300.
-
-    At most all coalitions and the probes beside them. A count and never a clock, so that every
-    machine settles alike. None: the method's default, for other methods than `auto` and `gp`, games
-    of which `auto` asks every coalition for nothing, and from 50 owners on.
-    """
-    everything, usual = 2**game.n_players, 6 * game.n_players
-    free = method == AUTO and game.cheap and game.n_players <= MOST_FREE
-    if method not in (AUTO, FALLBACK) or free or usual >= GENEROUS:
-        return None
-    return GENEROUS if everything > GENEROUS else everything + len(probe_pools(game))
+    return 0 if game.cheap and not is_scored(game) else limits_of(game).trainings
 
 
 def _chosen_plan(
@@ -324,17 +307,15 @@ def probe_pools(game: Game) -> BoolArray:
         return np.zeros((0, game.n_players), dtype=np.bool_)
     few = np.argsort(game.sizes, kind="stable")[:4].tolist()
     pairs = [few[:2], few[-2:]] if len(few) > 2 else []
-    members = [[*range(game.n_players)], *([j] for j in few), *pairs]
-    pools = np.zeros((len(members), game.n_players), dtype=np.bool_)
-    for pool, some in zip(pools, members, strict=True):
-        pool[some] = True
+    everyone = np.arange(game.n_players)
+    members = [everyone, *([j] for j in few), *pairs]
+    pools = np.array([np.isin(everyone, some) for some in members])
     return pools[: 1 if game.n_players == 1 else None]
 
 
 def probe_trainings(game: Game) -> int:
     """Return trainings of a probe beside its pool's own; under limits a failed one is repeated."""
-    training = game.training
-    return 2 if training is not None and training.limits.any else 1
+    return 2 if limits_of(game).any else 1
 
 
 class Probes:
@@ -419,10 +400,6 @@ class Probes:
         if (pairs[0] != pairs[1]).any():
             return False
         return True if pairs.shape[1] >= min(2, len(self.pools)) else None
-
-    def account(self) -> dict[str, Any]:
-        """For the details of a result: what was found, and from how many pools."""
-        return {"same under another seed": self.concluded(), "trainings": len(self.pools)}
 
 
 def seconds_of(plan: Plan, game: Game, each: float) -> float:

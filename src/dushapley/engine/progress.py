@@ -8,23 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.protocol import Estimate
-from dushapley.results.uncertainty import half_width, with_errors
-from dushapley.terminal import short_name
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-
+from dushapley.results.uncertainty import (
+    half_width,
+    is_within,
+    reliable_errors,
+    with_errors,
+)
+from dushapley.terminal import clock, in_notebook, short_name, terminal_bar
 
 FRAME = 0.1
 """Seconds for which leaders are shown at least."""
-ENOUGH_REPLICATES = 30
-"""Below this many replicates a standard error is too uncertain to end a run."""
 Stop = Callable[[Estimate], bool]
 """Whether a run may end with this estimate, whose errors are those of all sources."""
 
@@ -43,7 +42,7 @@ class Progress:
     def __init__(self, total: int, *, show: bool | None = None) -> None:
         self.total = total
         self.show = in_notebook() or sys.stderr.isatty() if show is None else show
-        self._bar: Bar | None = None
+        self._bar: Any = None
         self._task: Any = None
         self._cell: Any = None  # of a notebook, which shows the bar instead of a terminal
         self.shown = 0.0  # when leaders were shown last
@@ -93,7 +92,6 @@ class Progress:
 
     def _update(self, **said: Any) -> None:
         """Show what is new; below a cell a few times a second."""
-        assert self._bar is not None
         self._bar.update(self._task, **said)
         if self._cell is not None and monotonic() - self._drawn > FRAME:
             self._draw()
@@ -104,7 +102,6 @@ class Progress:
 
     def _words(self) -> dict[str, str]:
         """HTML that takes the place of what a cell said before; rich's own needs ipywidgets."""
-        assert self._bar is not None
         task = self._bar.tasks[0]
         gone = clock(monotonic() - self._began)
         text = (
@@ -119,47 +116,6 @@ class Progress:
             self._bar.stop()
         if self._cell is not None:
             self._draw()
-
-
-def terminal_bar(*, disable: bool) -> Bar:
-    """A line on stderr that is written again and again, unless it is disabled."""
-    from rich import progress
-    from rich.console import Console
-    from rich.table import Column
-
-    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
-    return progress.Progress(
-        progress.BarColumn(bar_width=12),
-        progress.MofNCompleteColumn(),
-        "evaluations,",
-        progress.TimeElapsedColumn(),
-        "gone,",
-        "{task.fields[left]} left ",
-        progress.TextColumn("{task.description}", table_column=rest),
-        console=Console(stderr=True),
-        disable=disable,
-        expand=True,  # a narrow terminal cuts the leaders, never the time left
-    )
-
-
-def in_notebook() -> bool:
-    """Whether a notebook's kernel runs this, which shows HTML below the cell."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return getattr(shell, "kernel", None) is not None
-
-
-def clock(seconds: float | None) -> str:
-    """Seconds as hours, minutes and seconds; dashes where they are unknown.
-
-    Examples
-    --------
-    >>> clock(3725.2), clock(None)
-    ('1:02:05', '-:--:--')
-    """
-    if seconds is None:
-        return "-:--:--"
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 AGAIN, AFTER_ALL = 2.0, 1.25
@@ -261,17 +217,3 @@ class Watch:
         limit = self.precision * float(np.ptp(estimate.values))
         sure = rest >= float(estimate.std_errors.max()) or half_width(rest) > 2 * limit
         return half_width(rest) > limit and sure
-
-
-def is_within(whole: Estimate, precision: float) -> bool:
-    """Whether each value is known to ± this part of their spread, by errors of all sources."""
-    known = reliable_errors(whole)
-    spread = float(np.ptp(whole.values))
-    return known is not None and half_width(float(known.max())) <= precision * spread
-
-
-def reliable_errors(whole: Estimate) -> FloatArray | None:
-    """Standard errors that may end a run; None where they rest on too little, or none varied."""
-    few = whole.replicates is not None and whole.replicates < ENOUGH_REPLICATES
-    known = whole.std_errors
-    return known if known is not None and known.any() and not few else None

@@ -14,7 +14,7 @@ from time import monotonic, perf_counter
 from typing import Any, Self
 
 from dushapley.arrays import BoolArray, FloatArray
-from dushapley.engine.dialogue import ROUND, Dialogue, ends, foreseen, pools_between
+from dushapley.engine.dialogue import ROUND, Dialogue, foreseen
 from dushapley.engine.error_bars import Begin, formula_errors
 from dushapley.engine.evaluator import (
     BULK_BLOCK,
@@ -23,19 +23,13 @@ from dushapley.engine.evaluator import (
     Evaluator,
     is_bulk,
 )
-from dushapley.engine.executors import (
-    OutOfTime,
-    check_executor,
-    check_limits,
-    make_executor,
-)
-from dushapley.engine.executors.base import seconds_left
-from dushapley.engine.executors.worker import limits_of, one_blas_thread
+from dushapley.engine.executors import check_executor, check_limits, make_executor
+from dushapley.engine.executors.base import OutOfTime, seconds_left
+from dushapley.engine.executors.worker import limits_of
 from dushapley.engine.ledger import Ledger, paid_pools, refuse_nameless
 from dushapley.engine.many import CentresDialogue, CentresDriver, with_marginals
 from dushapley.engine.plan import Plan, choose_plan, seconds_each
 from dushapley.engine.progress import FRAME, Progress, Stop, Watch
-from dushapley.engine.remarks import judged, remarked
 from dushapley.errors import InvalidOption, ProtocolViolated, Stopped
 from dushapley.estimators.method import Method
 from dushapley.estimators.registry import AUTO
@@ -43,10 +37,12 @@ from dushapley.games.base import Game
 from dushapley.games.callables import as_game
 from dushapley.games.many.marginals import Marginals
 from dushapley.hashing import digest
-from dushapley.protocol import Ask, Estimate
+from dushapley.processes import one_blas_thread
+from dushapley.protocol import Ask, Estimate, ends
+from dushapley.results.remarks import judged, remarked
 from dushapley.results.valuation import Valuation
 from dushapley.terminal import json_text
-from dushapley.validation import check_seed, is_number, spoken
+from dushapley.validation import check_seed, is_number, pools_between, refuse, spoken
 
 CHEAP_BATCH, CHEAP_CELLS = 2**16, 2**21
 """Pools of a round where they cost nothing: many, but no more than fit in memory."""
@@ -226,8 +222,7 @@ class Run:
             self.plan, self.marginals = with_marginals(self.game, self.plan)
         self._free = self.game.cheap and self.marginals is None
         self._ignored = self.ledger if self._free else None
-        if self._ignored is not None:
-            self.ledger = None
+        self.ledger = None if self._free else self.ledger
         refuse_nameless(self.game, self.ledger)
         self.seed = check_seed(self.seed)
         if self.learn_from_ledger:
@@ -241,8 +236,7 @@ class Run:
             if self.learn_from_ledger and self.known is None:
                 # what this run was asked for names it, whatever ends it
                 options = json_text(dict(self.plan.options))
-                name = self.plan.method.name
-                run = digest(name, options, self.plan.budget, self.seed).encode()
+                run = digest(self.plan.method.name, options, self.plan.budget, self.seed).encode()
                 self._begin_with(paid_pools(self.game, self.paid, run))
         return self
 
@@ -315,7 +309,11 @@ class Run:
         valuation = self._valuation(talk, evaluator, self.converse)
         self.influence = evaluator.influence
         assert talk.estimate is not None
-        return judged(valuation, talk.estimate, watch, ended=ended) if watch.may_end else valuation
+        return (
+            judged(valuation, talk.estimate, self.precision, ended=ended)
+            if watch.may_end
+            else valuation
+        )
 
     def _evaluator(
         self, talk: Dialogue, watch: Watch, bar: Progress, until: float, stack: ExitStack
@@ -328,11 +326,10 @@ class Run:
         stack.callback(executor.close)
         if self.marginals is not None:
             return CentresDriver(self.game, self.marginals, executor, self.paid, bar)
-        several = not here or self.game.block > ROUND
         return Evaluator(
             self.game,
             self.plan,
-            foreseen(talk, all_=several),
+            foreseen(talk, all_=not here or self.game.block > ROUND),
             executor,
             self.paid,
             bar,
@@ -374,8 +371,7 @@ class Run:
         watch.errors = errors
         may_end = watch.may_end
         while (ask := talk.ask()) is not None:
-            if monotonic() > until:
-                raise OutOfTime
+            seconds_left(until)
             stale = bar.show and monotonic() - bar.shown > FRAME
             wanted = stale or (may_end and watch.is_time(talk.n_told))
             so_far = ask.estimate() if wanted else None
@@ -393,7 +389,6 @@ class Run:
         self.influence = formula.scores
         with one_blas_thread():
             empty, full = (float(u) for u in self.game(ends(self.game.n_players)))
-        nothing = dict.fromkeys(("n_evaluations", "n_distinct", "n_computed"), 0)
         return self._built(
             formula,
             u_empty=empty,
@@ -401,7 +396,7 @@ class Run:
             n_trainings=self.plan.trained_beside(self.game),
             details=formula.details,
             errors=formula_errors(formula, biased=self.plan.is_biased),
-            **nothing,
+            **dict.fromkeys(("n_evaluations", "n_distinct", "n_computed"), 0),
         )
 
     def _valuation(self, talk: Dialogue, evaluator: Answering, begin: Begin) -> Valuation:
@@ -416,7 +411,7 @@ class Run:
             complete=talk.finished,
             **account,
         )
-        return remarked(valuation, self.game, self.plan, self.known)
+        return remarked(valuation, self.game, self.plan.method, self.known)
 
     def _built(self, estimate: Estimate, **counted: Any) -> Valuation:
         counted["details"] = {**counted.get("details", {}), **self.game.costs()}
@@ -453,16 +448,19 @@ class Run:
 
 def refuse_learning(plan: Plan, ledger: object) -> None:
     """Refuse to learn where there is no ledger, or by a method that could not."""
-    if ledger is None:
-        raise InvalidOption(
+    refuse(
+        InvalidOption,
+        (
+            ledger is None,
             "learn_from_ledger=True was given without a ledger. Pass ledger= with the file that "
-            "holds what was paid before."
-        )
-    if plan.formula is None and plan.method.name != "gp":
-        raise InvalidOption(
+            "holds what was paid before.",
+        ),
+        (
+            plan.formula is None and plan.method.name != "gp",
             f"learn_from_ledger=True was given with {plan.method.name}, whose values rest on its "
-            "own questions alone. Use method='gp', which learns from any pool."
-        )
+            "own questions alone. Use method='gp', which learns from any pool.",
+        ),
+    )
 
 
 def check_wishes(
@@ -475,22 +473,25 @@ def check_wishes(
 ) -> None:
     """Refuse what no run could be made of, before anything is paid."""
     check_executor(executor, n_jobs, address)
-    if precision is not None and not is_number(precision, above=0, most=1):
-        raise InvalidOption(
+    refuse(
+        InvalidOption,
+        (
+            precision is not None and not is_number(precision, above=0, most=1),
             f"precision is {precision!r}; it must be a part of the spread of values, above 0 and "
-            "at most 1, say 0.05."
-        )
-    if max_seconds is not None and not is_number(max_seconds, above=0):
-        raise InvalidOption(
-            f"max_seconds is {max_seconds!r}; it must be a positive number of seconds."
-        )
-    if stop is not None and not callable(stop):
-        raise InvalidOption(
+            "at most 1, say 0.05.",
+        ),
+        (
+            max_seconds is not None and not is_number(max_seconds, above=0),
+            f"max_seconds is {max_seconds!r}; it must be a positive number of seconds.",
+        ),
+        (
+            stop is not None and not callable(stop),
             f"stop is {stop!r:.60}; it must be a function of the estimate so far that says whether "
-            "the run may end."
-        )
-    if stop is not None and precision is not None:
-        raise InvalidOption(
+            "the run may end.",
+        ),
+        (
+            stop is not None and precision is not None,
             f"A function to stop by was given beside precision={precision!r}, of which either ends "
-            "a run. Let the function test the precision too."
-        )
+            "a run. Let the function test the precision too.",
+        ),
+    )

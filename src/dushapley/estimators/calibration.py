@@ -27,14 +27,14 @@ differed, but never by much: the rare one may be what they were not seen to make
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import comb
 from typing import NamedTuple
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
+from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries, slices
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 NORMAL = 1.96
@@ -81,7 +81,8 @@ class Spread:
         total = self.variance.sum(axis=axis, keepdims=True)
         share = self.variance / np.where(total > 0, total, 1.0)
         doubt = (share**2 / self.freedom).sum(axis=axis)
-        freedom = np.where(doubt > 0, 1 / np.where(doubt > 0, doubt, 1.0), np.inf)
+        freedom = np.full_like(doubt, np.inf)
+        np.divide(1, doubt, out=freedom, where=doubt > 0)
         return Spread(total.squeeze(axis), self.third.sum(axis=axis), freedom)
 
     @property
@@ -94,7 +95,7 @@ class Spread:
     @property
     def rare(self) -> BoolArray:
         """Whose estimate rests on too few events for its interval to be promised."""
-        return np.asarray(self.skew > 1 / ENOUGH_EVENTS)
+        return self.skew > 1 / ENOUGH_EVENTS
 
     @property
     def unseen(self) -> FloatArray:
@@ -107,12 +108,13 @@ class Spread:
     def errors(self) -> FloatArray:
         """Standard errors such that the normal 95% interval around them holds."""
         wide = np.sqrt(self.variance) * student(self.freedom) * (1 + self.skew)
-        return np.asarray(np.maximum(wide, self.unseen / NORMAL))
+        return np.maximum(wide, self.unseen / NORMAL)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know about intervals that rest on rare events, or on none."""
-        rare, unseen = int(self.rare.sum()), int((self.unseen > 0).sum())
+        rare = int(self.rare.sum())
+        unseen = int((self.unseen > 0).sum())
         notes = []
         if rare:
             notes.append(
@@ -148,7 +150,8 @@ class Extremes:
     """
 
     def __init__(self, dimension: int, *, shared: bool = False) -> None:
-        self.draws, self.shared = 0, shared
+        self.draws = 0
+        self.shared = shared
         self.low = np.full(dimension, np.inf)
         self.high = np.full(dimension, -np.inf)
 
@@ -161,15 +164,15 @@ class Extremes:
     def unseen(self, part: float) -> FloatArray:
         """Half-widths of owners who changed by at most this part of the most; 0 for others."""
         change = self.high - self.low
-        largest = float(change.max())
+        largest = change.max()
         if largest == 0 and self.shared and self.draws < FEW:
-            largest = float(self.high.max() - self.low.min())
+            largest = self.high.max() - self.low.min()
         return np.where(change <= part * largest, 3 * largest / self.draws, 0.0)
 
 
 def sum_of_cubes(x: FloatArray) -> FloatArray:
     """By column; many times faster than powers."""
-    return np.asarray(np.einsum("ij,ij->j", x * x, x))
+    return np.einsum("ij,ij->j", x * x, x)
 
 
 def student(freedom: float | FloatArray) -> FloatArray:
@@ -193,14 +196,14 @@ def pooled_variances(variances: FloatArray, freedom: int, rows: FloatArray) -> F
     """
     if not variances.any():
         return variances
-    design = np.stack([np.ones(len(rows)), np.log(np.maximum(rows, 1))], axis=1)
+    design = np.vander(np.log(np.maximum(rows, 1)), 2, increasing=True)
     middle = np.log(variances.mean())
     curve = np.full(len(rows), middle)
     for _ in range(25 if len(rows) >= LEAST_POOLS else 0):
         target = curve + variances / np.exp(curve) - 1
         curve = design @ np.linalg.lstsq(design, target, rcond=None)[0]
         curve = np.clip(curve, middle - 6, middle + 6)
-    return np.asarray((freedom * variances + ALIKE_POOLS * np.exp(curve)) / (freedom + ALIKE_POOLS))
+    return (freedom * variances + ALIKE_POOLS * np.exp(curve)) / (freedom + ALIKE_POOLS)
 
 
 def pooled_freedom(variances: FloatArray, freedom: int) -> float:
@@ -208,8 +211,8 @@ def pooled_freedom(variances: FloatArray, freedom: int) -> float:
 
     Pools whose trainings all came to the same tell nothing of the others.
     """
-    slope = int(len(variances) >= LEAST_POOLS)
-    return float(max(freedom * int(np.count_nonzero(variances)) - slope, 1))
+    slope = len(variances) >= LEAST_POOLS
+    return max(freedom * float(np.count_nonzero(variances)) - slope, 1.0)
 
 
 Gains = Callable[[FloatArray], FloatArray]
@@ -217,14 +220,6 @@ Gains = Callable[[FloatArray], FloatArray]
 
 ENOUGH = 30
 """Replicates from which a standard error needs no warning."""
-FEW_REPLICATES = (
-    "The standard errors rest on {} replicates only; where an owner's contribution is rare but "
-    "large, so few can miss it."
-)
-ALL_AGREED = (
-    "For all owners all {} replicates agreed: a standard error of 0 says that nothing else was "
-    "seen, not that nothing else can happen."
-)
 
 
 class Sums(NamedTuple):
@@ -253,13 +248,13 @@ def merged(one: Sums, other: Sums) -> Sums:
     share = other.number / np.maximum(total, 1)
     shift = other.mean - one.mean
     across = one.number * share
-    third = shift**2 * across * (1 - 2 * share) + 3 * (
-        (1 - share) * other.second - share * one.second
-    )
+    apart = shift**2 * across
+    uneven = (1 - share) * other.second - share * one.second
+    third = apart * (1 - 2 * share) + 3 * uneven
     return Sums(
         total,
         one.mean + shift * share,
-        one.second + other.second + shift**2 * across,
+        one.second + other.second + apart,
         one.third + other.third + shift * third,
     )
 
@@ -275,14 +270,12 @@ class Moments:
 
     def add(self, sample: FloatArray, draws: FloatArray | None = None) -> None:
         """Take in replicates, shape (r, dimension), and the draws that they are means of."""
-        if len(sample) == 0:
-            return
         mean = sample.mean(axis=0)
         centred = sample - mean
         shift = mean - self.sums.mean
         scatter = centred.T @ centred
         third = sum_of_cubes(centred)
-        number = np.full(len(mean), float(len(sample)))
+        number = np.full(len(mean), len(sample))
         across = self.count * len(sample) / (self.count + len(sample))
         self.scatter += scatter + np.outer(shift, shift) * across
         self.sums = merged(self.sums, Sums(number, mean, np.diag(scatter), third))
@@ -301,9 +294,17 @@ class Moments:
             return Estimate(self.sums.mean, replicates=1)
         spread = replace(self.sums.spread(), extremes=self.extremes)
         covariance = self.scatter / (self.count * (self.count - 1))
-        notes = (FEW_REPLICATES.format(self.count),) if self.count < ENOUGH else ()
+        notes: tuple[str, ...] = ()
+        if self.count < ENOUGH:
+            notes = (
+                f"The standard errors rest on {self.count} replicates only; where an owner's "
+                "contribution is rare but large, so few can miss it.",
+            )
         if not spread.errors.any():
-            notes = (*notes, ALL_AGREED.format(self.count))
+            notes += (
+                f"For all owners all {self.count} replicates agreed: a standard error of 0 says "
+                "that nothing else was seen, not that nothing else can happen.",
+            )
         return spread.around(self.sums.mean, covariance, self.count, notes)
 
 
@@ -353,7 +354,8 @@ class Cells:
 
     def __init__(self, n_players: int, labels: int) -> None:
         shape = (2, n_players, labels)
-        self.count, self.mean, self.second, self.third = np.zeros((4, *shape))
+        self.moments = np.zeros((4, *shape))
+        self.count, self.mean, self.second, self.third = self.moments
         self.exact = np.zeros(shape, dtype=np.bool_)
         self.credits: list[tuple[slice, BoolArray, IntArray, FloatArray]] = []
         self.entries = 0
@@ -372,26 +374,23 @@ class Cells:
         spread = np.zeros((len(values), 4, width))
         spread[np.arange(len(values)), :, labels] = powers.T
         by_label = spread.reshape(len(values), 4 * width)
-        own = (inside.T.astype(np.float64) @ by_label).reshape(-1, 4, width).transpose(1, 0, 2)
-        sums, sides = own[:, None], slice(side, None if side is None else side + 1)
+        members = inside.T.astype(np.float64)
+        own = (members @ by_label).reshape(-1, 4, width).transpose(1, 0, 2)
         if side is None:
-            sums = np.stack([own, by_label.sum(axis=0).reshape(4, 1, width) - own], axis=1)
-        self._merge(sides, centre, sums)
-        self.entries += inside.size * sums.shape[1]
-        self.credits.append((sides, inside, labels, values))
-        if self.entries > MOST_CREDITS:
-            self.credits.clear()
-
-    def _merge(self, sides: slice, centre: FloatArray, sums: FloatArray) -> None:
-        """Take in a batch: sums of powers 0 to 3, shape (4, sides, I, labels), around `centre`."""
+            others = by_label.sum(axis=0).reshape(4, 1, width) - own
+            sums, sides = np.stack([own, others], axis=1), slice(2)
+        else:
+            sums, sides = own[:, None], slice(side, side + 1)
         count, first, second, third = sums
         shift = first / np.maximum(count, 1)
         third = third + 2 * count * shift**3 - 3 * shift * second
         second = np.maximum(second - first * shift, 0)
-        before = Sums(self.count[sides], self.mean[sides], self.second[sides], self.third[sides])
-        after = merged(before, Sums(count, centre + shift, second, third))
-        for moment, updated in zip(before, after, strict=True):
-            moment[...] = updated
+        before = Sums(*self.moments[:, sides])
+        self.moments[:, sides] = merged(before, Sums(count, centre + shift, second, third))
+        self.entries += inside.size * sums.shape[1]
+        self.credits.append((sides, inside, labels, values))
+        if self.entries > MOST_CREDITS:
+            self.credits.clear()
 
     def covariance(self, weights: FloatArray | float, *, last: bool) -> FloatArray | None:
         r"""Of the weighted sums of all means, between owners: they share coalitions.
@@ -405,26 +404,19 @@ class Cells:
         n = self.count.shape[1]
         if not self.credits or self.entries * n > (MOST_PRODUCTS if last else SOME_PRODUCTS):
             return None
-        shares = np.broadcast_to(np.where(self.exact, 0.0, weights), self.count.shape)
+        shares = np.where(self.exact, 0.0, weights)
         scale = shares / np.sqrt(np.maximum(self.count * (self.count - 1), 1))
+        scale[WITHOUT] *= -1
+        mean = self.mean.transpose(0, 2, 1)
+        weight = scale.transpose(0, 2, 1)
         joint = np.zeros((n, n))
-        for parts in self._parts(scale):
-            joint += parts.T @ parts
-        return joint
-
-    def _parts(self, scale: FloatArray) -> Iterator[FloatArray]:
-        """What each value adds to the owners' errors, shape (values, I); both sides together."""
-        rows = max(1, AT_ONCE // self.count.shape[1])
-        mean, weight = self.mean.transpose(0, 2, 1), scale.transpose(0, 2, 1)
         for sides, inside, labels, values in self.credits:
-            for start in range(0, len(values), rows):
-                some = slice(start, start + rows)
-                of, value = labels[some], values[some, None]
-                first, *other = (
-                    (1 if side == WITH else -1) * (value - mean[side][of]) * weight[side][of]
-                    for side in range(2)[sides]
-                )
-                yield np.where(inside[some], first, other[0] if other else 0.0)
+            for some in slices(len(values), AT_ONCE // n):
+                of = labels[some]
+                errors = (values[some, None] - mean[sides, of]) * weight[sides, of]
+                parts = np.where(inside[some], errors[0], errors[1:].sum(axis=0))
+                joint += parts.T @ parts
+        return joint
 
     def know(self, side: int, label: int, means: FloatArray | float) -> None:
         """Set the means of all owners under one label to what they are exactly."""
@@ -434,14 +426,15 @@ class Cells:
     def known(self, population: FloatArray | None = None) -> BoolArray:
         """Whether the variance of each mean can be told; see `spread`."""
         known = self.exact | (self.count >= 2) | ((self.count == 1) & (self._lent() >= 0))
-        return np.asarray(known if population is None else known | (self.count >= population))
+        return known if population is None else known | (self.count >= population)
 
     def _lent(self) -> FloatArray:
         """Variance of single values as other owners' means of the same label tell it.
 
         Of the same side, or else of both; −1 where nobody has two values. Shape (2, 1, labels).
         """
-        squares, freedom = self.second.sum(axis=1), np.maximum(self.count - 1, 0).sum(axis=1)
+        squares = self.second.sum(axis=1)
+        freedom = np.maximum(self.count - 1, 0).sum(axis=1)
         own = np.divide(squares, freedom, out=np.full(squares.shape, -1.0), where=freedom > 0)
         either = np.divide(
             squares.sum(axis=0), freedom.sum(axis=0), out=own.max(axis=0), where=freedom.any(axis=0)

@@ -6,15 +6,15 @@ them at once (sums, neighbours, Newton steps), a pool tells something about ever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from typing import Any
+from collections.abc import Callable, Generator
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray
-from dushapley.estimators.calibration import Extremes, Spread
-from dushapley.estimators.method import Keeps, Method, Option
-from dushapley.protocol import Ask, Conversation, Estimate, Problem
+from dushapley.arrays import BoolArray, FloatArray, IntArray, slices
+from dushapley.estimators.calibration import Extremes, Spread, final
+from dushapley.estimators.method import Method, Option
+from dushapley.estimators.subsets import own_parts, with_neighbours
+from dushapley.protocol import Ask, Conversation, Estimate, Problem, ends
 
 SoFar = Callable[[], Estimate | None]
 Marginals = Callable[[Problem, BoolArray, SoFar], Generator[Ask, FloatArray, FloatArray]]
@@ -35,7 +35,6 @@ ENOUGH = 64
 """Centres from which intervals were measured to hold."""
 FREEDOM = 8
 """Degrees of freedom of the middle owner's error below which a few centres decide the values."""
-EFFICIENT, PLAIN = "efficient", "plain"
 
 
 def centres(problem: Problem) -> Conversation:
@@ -82,8 +81,7 @@ def by_marginals(problem: Problem, marginals: Marginals, *, ranked: bool = False
     count = problem.budget // (problem.n_players + 1) - 2
     rounds = max(1, count // ROUND)
     sizes = Sizes(problem.n_players, count // (2 * rounds), problem.options["power"] or POWER)
-    ends = np.repeat([[False], [True]], problem.n_players, axis=1)
-    known = yield from marginals(problem, ends, lambda: None)
+    known = yield from marginals(problem, ends(problem.n_players), lambda: None)
     tally = Tally(problem, known.sum(axis=0) / (problem.n_players + 1))
     order = np.arange(problem.n_players)
     if ranked and problem.n_players > FEW:
@@ -93,9 +91,7 @@ def by_marginals(problem: Problem, marginals: Marginals, *, ranked: bool = False
         pools = drawn_pools(problem.rng, drawn, order)
         gains = yield from marginals(problem, pools, tally.estimate)
         tally.add(gains, weights)
-    estimate = tally.estimate(final=True)
-    assert estimate is not None
-    return estimate
+    return final(tally.estimate(last=True))
 
 
 class Sizes:
@@ -111,7 +107,8 @@ class Sizes:
 
     def __init__(self, n_players: int, strata: int, power: float) -> None:
         place = np.arange(1.0, n_players) + OFFSET
-        self.n_players, self.count = n_players, 2 * strata or 1
+        self.n_players = n_players
+        self.count = 2 * strata or 1
         self.sums = np.concatenate([[0.0], np.cumsum(1 / place)])
         shares = np.concatenate([[0.0], np.cumsum(place**-power)])
         cuts = np.linspace(0, shares[-1], max(1, strata) + 1)
@@ -124,7 +121,7 @@ class Sizes:
         places = self.edges[stratum] + rng.random(self.count) * lengths[stratum]
         sizes = np.searchsorted(self.sums[1:-1], places, side="right").astype(np.int64) + 1
         weights = len(lengths) * lengths[stratum] * (sizes + OFFSET) / (self.n_players + 1)
-        return sizes, np.asarray(weights)
+        return sizes, weights
 
 
 def drawn_pools(rng: np.random.Generator, sizes: IntArray, order: IntArray) -> BoolArray:
@@ -136,7 +133,8 @@ def drawn_pools(rng: np.random.Generator, sizes: IntArray, order: IntArray) -> B
     are drawn often enough without, and pools that know nothing of each other have exact errors.
     """
     pools = np.zeros((len(sizes), len(order)), dtype=np.bool_)
-    ranked, step = np.argsort(sizes, kind="stable"), ALIKE if len(order) > FEW else 1
+    ranked = np.argsort(sizes, kind="stable")
+    step = ALIKE if len(order) > FEW else 1
     for group in np.split(ranked, range(step, len(sizes), step)):
         places = (rng.permutation(len(group)) + rng.random(len(group))) / len(group)
         for k, place in zip(group, places, strict=True):
@@ -150,14 +148,10 @@ def pool_by_pool(
     problem: Problem, pools: BoolArray, so_far: SoFar
 ) -> Generator[Ask, FloatArray, FloatArray]:
     """Every owner's marginal around every pool: from its worth, and that with one owner changed."""
-    n = problem.n_players
-    at_once, changes = max(1, problem.batch // (n + 1)), np.eye(n + 1, n, -1, dtype=np.bool_)
     parts = []
-    for start in range(0, len(pools), at_once):
-        some = pools[start : start + at_once]
-        answers = yield Ask((some[:, None] ^ changes).reshape(-1, n), so_far)
-        worth = answers.reshape(len(some), -1)
-        parts.append(np.where(some, 1, -1) * (worth[:, :1] - worth[:, 1:]))
+    for part in slices(len(pools), problem.batch // (problem.n_players + 1)):
+        answers = yield Ask(with_neighbours(pools[part]), so_far)
+        parts.append(own_parts(pools[part], answers))
     return np.concatenate(parts)
 
 
@@ -169,7 +163,8 @@ class Tally:
     """
 
     def __init__(self, problem: Problem, known: FloatArray) -> None:
-        self.known, self.efficient = known, problem.options["form"] == EFFICIENT
+        self.known = known
+        self.efficient = problem.options["form"] == "efficient"
         self.alike = 2 if problem.n_players <= FEW else 1
         self.due = (problem.total - known.sum()) / problem.n_players
         self.centres = self.pairs = 0
@@ -193,7 +188,7 @@ class Tally:
                 self.open[:] = 0.0
             self.extremes.add(pair)
 
-    def estimate(self, *, final: bool = False) -> Estimate | None:
+    def estimate(self, *, last: bool = False) -> Estimate | None:
         """The mean, with standard errors from the second round or the end on."""
         if not self.centres:
             return None
@@ -211,7 +206,7 @@ class Tally:
         return spread.around(
             self.known + self.mean,
             replicates=self.centres,
-            notes=few(self.centres, float(np.median(spread.freedom))) if final else (),
+            notes=few(self.centres, np.median(spread.freedom)) if last else (),
         )
 
 
@@ -231,40 +226,27 @@ def few(count: int, freedom: float = np.inf) -> tuple[str, ...]:
     )
 
 
-def one_centre(n_players: int, _options: Mapping[str, Any]) -> int:
-    """Budget of a single centre beside nobody's and everybody's pool."""
-    return 3 * (n_players + 1) + 2
-
-
-def usual(n_players: int, _options: Mapping[str, Any]) -> int:
-    """Budget of the usual number of centres."""
-    return (DEFAULT + 2) * (n_players + 1) + 2
-
-
-def kept(options: Mapping[str, Any]) -> frozenset[Keeps]:
-    """Axioms kept by a form."""
-    return frozenset({"efficiency" if options["form"] == EFFICIENT else "null player"})
-
-
+FORM = Option(
+    "efficient",
+    "whether marginals are shifted alike so as to add up to the gain",
+    choices=("efficient", "plain"),
+)
+POWERS = Option(
+    0.0,
+    "of the size by which centres become rarer, up to 3; 0: as the game asks (3/2, among "
+    "neighbours 1). The larger, the more centres are small",
+    valid=lambda power: 0 <= power <= 3,
+)
 METHOD = Method(
     name="centres",
     summary="everybody's marginal around a few random pools, for thousands of owners (unbiased)",
     run=centres,
     foreseeable=True,
-    least=one_centre,
-    default=usual,
-    keeps=kept,
-    options={
-        "form": Option(
-            EFFICIENT,
-            "whether marginals are shifted alike so as to add up to the gain",
-            (EFFICIENT, PLAIN),
-        ),
-        "power": Option(
-            0.0,
-            "of the size by which centres become rarer, up to 3; 0: as the game asks (3/2, among "
-            "neighbours 1). The larger, the more centres are small",
-            valid=lambda power: 0 <= power <= 3,
-        ),
-    },
+    # centres beside nobody's and everybody's pool
+    least=lambda n, _options: 3 * (n + 1) + 2,
+    default=lambda n, _options: (DEFAULT + 2) * (n + 1) + 2,
+    keeps=lambda options: frozenset(
+        {"efficiency" if options["form"] == "efficient" else "null player"}
+    ),
+    options={"form": FORM, "power": POWERS},
 )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import FloatArray
 from dushapley.errors import MethodNotApplicable
 from dushapley.estimators.calibration import Moments, final
-from dushapley.estimators.method import Method
+from dushapley.estimators.method import Method, Options
 from dushapley.estimators.random import two
 from dushapley.estimators.semivalues import SEMIVALUE, SHAPLEY, not_shapley, semivalue_weights
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
@@ -47,29 +46,35 @@ def du(problem: Problem) -> Conversation:
     """
     n = problem.n_players
     alone, without = yield from alone_and_without(n)
-    scale, others = term_scale(problem), not_shapley(problem.options["semivalue"])
+    scale = term_scale(problem)
+    notes = not_shapley(problem.options["semivalue"])
     first = (alone - problem.empty) * scale[0]  # shared by all replicates
     last = (problem.full - without) * scale[-1]
     if n == 2:
-        return Estimate((first + last) / 2, notes=others)
+        return Estimate((first + last) / 2, notes=notes)
     moments = Moments(n)
     replicates = 1
     if problem.fractions == "rows":
+        notes = (BIAS_NOTE, *notes)
         replicates = (problem.budget - 2 * n) // (2 * n * (n - 2))
     while moments.count < replicates:
         gains = yield from middle(problem, moments.estimate())
         moments.add(((first + last + gains) / n)[None, :])
-    estimate = replace(final(moments.estimate()), weights=answer_weights(problem, replicates))
-    return replace(estimate, notes=((BIAS_NOTE,) if problem.fractions == "rows" else ()) + others)
+    return replace(
+        final(moments.estimate()), weights=answer_weights(problem, replicates), notes=notes
+    )
 
 
 def answer_weights(problem: Problem, replicates: int) -> FloatArray | None:
     """Weight of every answer in every value, in the order asked; None where there are too many."""
-    n, scale = problem.n_players, term_scale(problem) / problem.n_players
+    n = problem.n_players
     if n * 2 * n * (n - 2) * replicates > MOST_CELLS:
         return None
-    own, ones = np.eye(n), np.ones((n, 1))
-    ends = [-scale[0] * ones, scale[-1] * ones, scale[0] * own, -scale[-1] * own]
+    scale = term_scale(problem) / n
+    own = np.eye(n)
+    ones = np.ones((n, 1))
+    first, last = scale[0], scale[-1]
+    ends = [-first * ones, last * ones, first * own, -last * own]
     joining = np.kron(own, scale[1:-1] / replicates)
     return np.concatenate([*ends, *[joining, -joining] * replicates], axis=1)
 
@@ -97,18 +102,16 @@ def middle(problem: Problem, so_far: Estimate | None) -> Generator[Ask, FloatArr
         with_owner = others.copy()
         with_owner[np.arange(len(others)), np.repeat(owners, n - 2)] = 1.0
         draws = problem.rng.integers(2**62, size=len(others))
-        answers = yield Ask(
-            np.concatenate([with_owner, others]), so_far, draws=np.concatenate([draws, draws])
-        )
-        added = answers[: len(others)] - answers[len(others) :]
-        terms = added.reshape(len(owners), n - 2) * term_scale(problem)[1:-1]
-        gains.append(terms.sum(axis=1))
+        answers = yield Ask(np.concatenate([with_owner, others]), so_far, draws=np.tile(draws, 2))
+        added = np.subtract(*answers.reshape(2, len(owners), n - 2))
+        gains.append((added * term_scale(problem)[1:-1]).sum(axis=1))
     return np.concatenate(gains)
 
 
 def term_scale(problem: Problem) -> FloatArray:
     """Weight of joining k others, as a multiple of Shapley's 1/I."""
-    n, name = problem.n_players, problem.options["semivalue"]
+    n = problem.n_players
+    name = problem.options["semivalue"]
     return np.ones(n) if name == SHAPLEY else n * semivalue_weights(name, n)
 
 
@@ -121,7 +124,8 @@ def pools(problem: Problem, owner: int, shares: FloatArray) -> FloatArray:
         return shares[:, None] * (np.arange(problem.n_players) != owner)
     sizes = problem.sizes.astype(np.int64)
     sizes[owner] = 0
-    total, drawn = int(sizes.sum()), problem.rng.multivariate_hypergeometric
+    total = int(sizes.sum())
+    drawn = problem.rng.multivariate_hypergeometric
     counts = [drawn(sizes, round(share * total), method="marginals") for share in shares]
     return np.array(counts) / np.maximum(sizes, 1)
 
@@ -145,7 +149,7 @@ def du_second_order(problem: Problem) -> Conversation:
     yield  # a generator by type: games answer for it
 
 
-def one_replicate(n_players: int, _options: Mapping[str, Any]) -> int:
+def one_replicate(n_players: int, _options: Options) -> int:
     """Distinct evaluations of one replicate: 2I(I−1)+2, and 4 for two owners."""
     return 4 if n_players == 2 else 2 * n_players * (n_players - 1) + 2
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import comb
-from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray
-from dushapley.estimators.method import Keeps, Method, Option
+from dushapley.arrays import Array, BoolArray, FloatArray
+from dushapley.estimators.method import Keeps, Method, Option, Options
 from dushapley.estimators.semivalues import SEMIVALUE, SHAPLEY, not_shapley, single_weights
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
@@ -41,8 +40,7 @@ def exact(problem: Problem) -> Conversation:
             lifted[:] -= weighed(block, np.minimum(gains, 0), outside, inside)
 
     found = yield from enumerated(problem, semivalue, note)
-    details = below_empty(found.values, lifted)
-    return replace(found, details=details, notes=not_shapley(semivalue))
+    return replace(found, details=below_empty(found.values, lifted), notes=not_shapley(semivalue))
 
 
 def enumerated(
@@ -53,10 +51,11 @@ def enumerated(
     outside, inside = sides(semivalue, n)
     values = np.zeros(n)
     for block in coalitions(n):
-        first, last = not block[0].any(), bool(block[-1].all())
-        answers = yield Ask(block[int(first) : len(block) - int(last)])
-        ends = [problem.empty] * first, answers, [problem.full] * last
-        gains = np.concatenate(ends) - problem.empty
+        first = int(not block[0].any())
+        last = int(block[-1].all())
+        answers = yield Ask(block[first : len(block) - last])
+        utilities = np.concatenate([[problem.empty] * first, answers, [problem.full] * last])
+        gains = utilities - problem.empty
         values += weighed(block, gains, outside, inside)
         note(block, gains)
     return Estimate(values)
@@ -74,10 +73,10 @@ def weighed(
 ) -> FloatArray:
     """What coalitions that are worth so much add to the values."""
     size = pools.sum(axis=1)
-    return np.asarray((gains * (inside + outside)[size]) @ pools - gains @ outside[size])
+    return (gains * (inside + outside)[size]) @ pools - gains @ outside[size]
 
 
-def coalition_weights(pools: BoolArray, options: Mapping[str, Any]) -> FloatArray:
+def coalition_weights(pools: BoolArray, options: Options) -> FloatArray:
     """Weights of a round of coalitions, and its share of those of nobody and everybody."""
     n = pools.shape[1]
     outside, inside = sides(options.get("semivalue", SHAPLEY), n)
@@ -86,7 +85,8 @@ def coalition_weights(pools: BoolArray, options: Mapping[str, Any]) -> FloatArra
     weights = np.empty((len(pools) + 2, n))
     np.multiply(pools, (inside + outside)[size][:, None], out=weights[:-2])
     weights[:-2] -= outside[size][:, None]
-    weights[-2:] = [[-outside[0] * share], [inside[-1] * share]]
+    weights[-2] = -outside[0] * share
+    weights[-1] = inside[-1] * share
     return weights.T
 
 
@@ -96,8 +96,8 @@ def below_empty(values: FloatArray, lift: FloatArray) -> dict[str, float]:
     `lift` is what every value would gain if such pools counted as nobody's; its spread as a part of
     that of the values. Nothing where no such pool moves a value.
     """
-    spread = float(np.ptp(values))
-    share = float(np.ptp(lift)) / spread if spread > 0 else 0.0
+    spread = np.ptp(values)
+    share = float(np.ptp(lift) / spread) if spread > 0 else 0.0
     return {"below_empty": share} if share > 0 else {}
 
 
@@ -114,21 +114,32 @@ def coalitions(n_players: int) -> Iterator[BoolArray]:
         yield block.copy()
 
 
-def bits(numbers: np.ndarray[Any, Any], width: int) -> BoolArray:
+def bits(numbers: Array, width: int) -> BoolArray:
     """Binary digits, lowest first, one row per number."""
     return (numbers[:, None] >> np.arange(width)) & 1 == 1
 
 
+def non_empty_pools(n_players: int) -> BoolArray:
+    """All coalitions but nobody, in the order of their bits."""
+    return bits(np.arange(1, 2**n_players), n_players)
+
+
 def shapley_weights(n_players: int) -> FloatArray:
     """Weight 1/(I·C(I−1,s)) of a coalition of s others, for s = 0..I−1."""
-    return np.array([1 / (n_players * comb(n_players - 1, s)) for s in range(n_players)])
+    others = n_players - 1
+    return np.array([1 / (n_players * comb(others, s)) for s in range(n_players)])
 
 
-def all_coalitions(n_players: int, _options: Mapping[str, Any]) -> int:
+def all_coalitions(n_players: int, _options: Options) -> int:
     """Cost of enumeration."""
     return int(2**n_players)
 
 
+BY = Option(
+    "formula",
+    "'formula' where the game has one, or 'enumeration'",
+    choices=("formula", "enumeration"),
+)
 EVERY_AXIOM: frozenset[Keeps] = frozenset({"efficiency", "symmetry", "null player"})
 
 METHOD = Method(
@@ -142,13 +153,6 @@ METHOD = Method(
     keeps=lambda options: (
         EVERY_AXIOM if options["semivalue"] == SHAPLEY else EVERY_AXIOM - {"efficiency"}
     ),
-    options={
-        "by": Option(
-            "formula",
-            "'formula' where the game has one, or 'enumeration'",
-            choices=("formula", "enumeration"),
-        ),
-        "semivalue": SEMIVALUE,
-    },
+    options={"by": BY, "semivalue": SEMIVALUE},
     cite="shapley1953",
 )

@@ -33,16 +33,18 @@ def group_testing(problem: Problem) -> Conversation:
     """
     n = problem.n_players
     dummy = problem.options["form"] == "improved"
-    chances, scale = size_chances(n + int(dummy))
+    players = n + int(dummy)
+    chances, scale = size_chances(players)
 
     def draw(count: int) -> tuple[BoolArray, Gains]:
         sizes = 1 + problem.rng.choice(len(chances), size=count, p=chances)
-        masks = random_subsets(problem.rng, sizes, n + int(dummy))
+        masks = random_subsets(problem.rng, sizes, players)
         return masks[:, :n], partial(gains, masks.astype(np.float64))
 
     def gains(inside: FloatArray, answers: FloatArray) -> FloatArray:
         baseline = inside[:, n:] if dummy else inside.mean(axis=1, keepdims=True)
-        shares = scale * (answers - problem.empty)[:, None] * (inside[:, :n] - baseline)
+        worth = answers - problem.empty
+        shares = scale * worth[:, None] * (inside[:, :n] - baseline)
         return shares if dummy else shares + problem.total / n
 
     return (yield from replicated(problem, 1, draw))
@@ -52,10 +54,15 @@ def size_chances(n_players: int) -> tuple[FloatArray, float]:
     """Chance of each size 1..N−1, and the normaliser Z."""
     sizes = np.arange(1, n_players)
     weights = 1 / sizes + 1 / (n_players - sizes)
-    scale = float(weights.sum())
+    scale = weights.sum()
     return weights / scale, scale
 
 
+FORM = Option(
+    "improved",
+    "'improved' by a dummy player, or 'original' (reconciled differences)",
+    choices=("improved", "original"),
+)
 METHOD = Method(
     name="group-testing",
     summary="differences of values from one set of random coalitions (unbiased, large variance)",
@@ -64,12 +71,6 @@ METHOD = Method(
     least=lambda _n, _options: 3,  # ∅, everybody, and one coalition
     default=two_squares,
     keeps=lambda options: frozenset({"efficiency"} if options["form"] == "original" else ()),
-    options={
-        "form": Option(
-            "improved",
-            "'improved' by a dummy player, or 'original' (reconciled differences)",
-            choices=("improved", "original"),
-        )
-    },
+    options={"form": FORM},
     cite="wang2023",
 )

@@ -8,7 +8,7 @@ from dushapley.estimators.random import two
 from dushapley.protocol import Conversation, Problem
 
 
-def knn(problem: Problem) -> Conversation:
+def knn(_problem: Problem) -> Conversation:
     """Exact values of the K-nearest-neighbour game on the owners' rows, K = 5.
 
     The game answers by its own formula, see `dushapley.games.knn.knn_values`; a game without
@@ -18,7 +18,6 @@ def knn(problem: Problem) -> Conversation:
     they value another model (nearest neighbours) on the same rows, and the result says so.
     Jia et al. (2019), for owners of many rows.
     """
-    del problem
     raise ProtocolViolated("knn asks no questions; only a game with rows can answer it.")
 
 

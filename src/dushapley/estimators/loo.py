@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from dushapley.estimators.du import pools
-from dushapley.estimators.method import Method, Option
+from dushapley.estimators.method import Method, Option, Options
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 
@@ -25,22 +22,26 @@ def loo(problem: Problem) -> Conversation:
     if problem.options["form"] == "all":
         without = yield Ask(~np.eye(n, dtype=np.bool_))
         return Estimate(problem.full - without)
+    rng = problem.rng
     others = np.concatenate(
-        [pools(problem, i, problem.rng.integers(n, size=1) / (n - 1)) for i in range(n)]
+        [pools(problem, i, rng.integers(n, size=1) / (n - 1)) for i in range(n)]
     )
-    draws = problem.rng.integers(2**62, size=n)
-    answers = yield Ask(
-        np.concatenate([np.maximum(others, np.eye(n)), others]),
-        draws=np.concatenate([draws, draws]),
-    )
+    both = np.concatenate([np.maximum(others, np.eye(n)), others])
+    draws = rng.integers(2**62, size=n)
+    answers = yield Ask(both, draws=np.tile(draws, 2))
     return Estimate(answers[:n] - answers[n:])
 
 
-def cost(n_players: int, options: Mapping[str, Any]) -> int:
+def cost(n_players: int, options: Options) -> int:
     """I+2 evaluations, or 2I+2 in the paper's form."""
     return (n_players if options["form"] == "all" else 2 * n_players) + 2
 
 
+FORM = Option(
+    "all",
+    "'all' takes the owner from everybody, 'random' from one random pool (the paper's)",
+    choices=("all", "random"),
+)
 METHOD = Method(
     name="loo",
     summary="leave-one-out: what is lost when an owner leaves (not a Shapley value)",
@@ -50,12 +51,6 @@ METHOD = Method(
     default=cost,
     biased=True,
     needs=lambda options: "coalitions" if options["form"] == "all" else "fractions",
-    options={
-        "form": Option(
-            "all",
-            "'all' takes the owner from everybody, 'random' from one random pool (the paper's)",
-            choices=("all", "random"),
-        )
-    },
+    options={"form": FORM},
     cite="garrido2024",
 )

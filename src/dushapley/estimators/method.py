@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +13,10 @@ from dushapley.validation import is_whole
 
 Keeps = Literal["efficiency", "symmetry", "null player"]
 Needs = Literal["coalitions", "fractions", "rows", "formula"]
+Options = Mapping[str, Any]
+"""What `options=` holds: values by the names of a method's options."""
+Cost = Callable[[int, Options], int]
+"""Evaluations by the number of owners and the options."""
 
 
 @dataclass(frozen=True)
@@ -88,17 +92,17 @@ class Method:
     name: str
     summary: str
     run: Callable[[Problem], Conversation]
-    least: Callable[[int, Mapping[str, Any]], int]
-    default: Callable[[int, Mapping[str, Any]], int]
-    keeps: frozenset[Keeps] | Callable[[Mapping[str, Any]], frozenset[Keeps]] = frozenset()
-    biased: bool | Callable[[Mapping[str, Any]], bool] = False
-    needs: Needs | Callable[[Mapping[str, Any]], Needs] = "coalitions"
+    least: Cost
+    default: Cost
+    keeps: frozenset[Keeps] | Callable[[Options], frozenset[Keeps]] = frozenset()
+    biased: bool | Callable[[Options], bool] = False
+    needs: Needs | Callable[[Options], Needs] = "coalitions"
     options: Mapping[str, Option] = field(default_factory=dict)
     foreseeable: bool | Literal["first", "never"] = False
-    weights: Callable[[BoolArray, Mapping[str, Any]], FloatArray] | None = None
+    weights: Callable[[BoolArray, Options], FloatArray] | None = None
     cite: str = ""
 
-    def complete(self, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    def complete(self, options: Options | None) -> dict[str, Any]:
         """Check the user's options and fill in the defaults."""
         if not isinstance(options, Mapping | None):
             raise InvalidOption(
@@ -107,9 +111,10 @@ class Method:
         given = dict(options or {})
         unknown = [name for name in given if name not in self.options]
         if unknown:
-            known = ", ".join(f"{n} ({o.meaning})" for n, o in self.options.items()) or "none"
+            known = [f"{name} ({option.meaning})" for name, option in self.options.items()]
             raise InvalidOption(
-                f"{self.name} has no option {unknown[0]!r}; the options it takes: {known}."
+                f"{self.name} has no option {unknown[0]!r}; the options it takes: "
+                f"{', '.join(known) or 'none'}."
             )
         return {
             name: option.parse(self.name, name, given[name]) if name in given else option.default
@@ -126,11 +131,11 @@ class Method:
         options = self.complete(None)
         if self.need(options) in ("formula", "rows"):
             return "no evaluations: a formula"
-        by_owners = [[cost(n, options) for n in TEN] for cost in (self.least, self.default)]
-        least, default = (_formula(costs) for costs in by_owners)
+        least = [self.least(n, options) for n in TEN]
+        default = [self.default(n, options) for n in TEN]
         return (
-            f"at least {least} evaluations and {default} by default: "
-            f"{by_owners[0][0]:,} and {by_owners[1][0]:,} for 10 owners"
+            f"at least {_formula(least)} evaluations and {_formula(default)} by default: "
+            f"{least[0]:,} and {default[0]:,} for 10 owners"
         )
 
     def guarantee_told(self) -> str:
@@ -142,36 +147,36 @@ class Method:
             parts.append(f"keeps {', '.join(kept)}")
         return "; ".join(parts)
 
-    def need(self, options: Mapping[str, Any]) -> Needs:
+    def need(self, options: Options) -> Needs:
         """What the method asks of a game under these (complete) options."""
         return self.needs(options) if callable(self.needs) else self.needs
 
-    def kept(self, options: Mapping[str, Any]) -> frozenset[Keeps]:
+    def kept(self, options: Options) -> frozenset[Keeps]:
         """Axioms obeyed exactly under these (complete) options."""
         return self.keeps(options) if callable(self.keeps) else self.keeps
 
-    def is_biased(self, options: Mapping[str, Any]) -> bool:
+    def is_biased(self, options: Options) -> bool:
         """Whether the method is biased under these (complete) options."""
         return self.biased(options) if callable(self.biased) else self.biased
 
 
 TEN = (10, 13, 17)
 """Numbers of owners by which a formula is recognised."""
-USUAL: dict[str, Callable[[int], int]] = {
-    "2^I": lambda n: 2**n,
-    "6I": lambda n: 6 * n,
-    "2I²": lambda n: 2 * n**2,
-    "2I²−2I+2": lambda n: 2 * n * (n - 1) + 2,
-    "2I+2": lambda n: 2 * n + 2,
-    "2I": lambda n: 2 * n,
-    "66I+68": lambda n: 66 * n + 68,
-    "3I+5": lambda n: 3 * n + 5,
-    "I+3": lambda n: n + 3,
-    "I+2": lambda n: n + 2,
-    "I+1": lambda n: n + 1,
-    "3": lambda _: 3,
-    "2": lambda _: 2,
+USUAL = {
+    "6I": (0, 6, 0),
+    "2I²": (2, 0, 0),
+    "2I²−2I+2": (2, -2, 2),
+    "2I+2": (0, 2, 2),
+    "2I": (0, 2, 0),
+    "66I+68": (0, 66, 68),
+    "3I+5": (0, 3, 5),
+    "I+3": (0, 1, 3),
+    "I+2": (0, 1, 2),
+    "I+1": (0, 1, 1),
+    "3": (0, 0, 3),
+    "2": (0, 0, 2),
 }
+"""Costs as sums of I², I and 1, so many times each."""
 PROMISES = {
     "exact": "exact up to rounding",
     "gp": "no proof: its intervals are meant to hold the error of smoothing too, which forecasts "
@@ -180,17 +185,21 @@ PROMISES = {
 """What is promised by methods that neither word fits."""
 
 
-def _formula(costs: Sequence[int]) -> str:
+def _formula(costs: list[int]) -> str:
     """A cost as a formula in I where it is one of the usual, else its number for 10 owners."""
-    named = (name for name, f in USUAL.items() if [f(n) for n in TEN] == list(costs))
-    return next(named, f"about {costs[0]:,}")
+    if costs == [2**n for n in TEN]:
+        return "2^I"
+    for name, (squares, owners, fixed) in USUAL.items():
+        if costs == [squares * n**2 + owners * n + fixed for n in TEN]:
+            return name
+    return f"about {costs[0]:,}"
 
 
 MOST_PLANNED = 2**32
 """Bytes that a method may hold before it asks its first question."""
 
 
-def two_squares(n_players: int, _options: Mapping[str, Any]) -> int:
+def two_squares(n_players: int, _options: Options) -> int:
     """Default budget of the sampling methods: 2I², what DU-Shapley costs (at least 4)."""
     return max(4, 2 * n_players**2)
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from numpy.random import Generator
 
-from dushapley.arrays import FloatArray, IntArray
+from dushapley.arrays import FloatArray, IntArray, slices
 from dushapley.estimators.calibration import Extremes, Moments, Spread, final
 from dushapley.estimators.method import refuse_large_plan
 from dushapley.estimators.permutation import (
@@ -43,20 +44,23 @@ def orthogonal(problem: Problem) -> Conversation:
     n = problem.n_players
     left = problem.budget // (2 * (n - 1))
     at_once = max(1, problem.batch // (2 * (n - 1) ** 2))
-    means, weights, extremes = np.empty((0, n)), np.empty(0), Extremes(n)
+    means = np.empty((0, n))
+    weights = np.empty(0)
+    extremes = Extremes(n)
     while left > 0:
-        blocks, width = (min(at_once, left // (n - 1)), n - 1) if left >= n - 1 else (1, left)
+        width = min(left, n - 1)
+        blocks = min(at_once, left // width)
         orders = both_ways(directions(problem.rng, blocks, width, n).argsort(axis=1))
         answers = yield Ask(prefixes(orders), partial(weighted_mean, means, weights, extremes))
         gains = paired_marginals(problem, orders, answers)
         means = np.concatenate([means, gains.reshape(blocks, width, n).mean(axis=1)])
-        weights = np.concatenate([weights, np.full(blocks, float(width))])
+        weights = np.concatenate([weights, np.full(blocks, width)])
         extremes.add(gains)
         left -= blocks * width
     return final(weighted_mean(means, weights, extremes))
 
 
-def directions(rng: np.random.Generator, blocks: int, width: int, n_players: int) -> FloatArray:
+def directions(rng: Generator, blocks: int, width: int, n_players: int) -> FloatArray:
     """Blocks of orthonormal vectors with Σx = 0, each uniform on its sphere, one a row."""
     normal = rng.standard_normal((blocks, n_players, width))
     normal -= normal.mean(axis=1, keepdims=True)
@@ -75,10 +79,9 @@ def weighted_mean(means: FloatArray, weights: FloatArray, extremes: Extremes) ->
         return Estimate(mean, replicates=1)
     off = means - mean
     covariance = (off * share[:, None]).T @ off / (len(means) - 1)
-    variance = np.diag(covariance)
     third = share**2 @ off**3 / len(means)
-    freedom = np.full(len(variance), len(means) - 1.0)
-    spread = Spread(variance, third, freedom, extremes)
+    freedom = np.full(len(mean), len(means) - 1.0)
+    spread = Spread(np.diag(covariance), third, freedom, extremes)
     return spread.around(mean, covariance, len(means))
 
 
@@ -97,20 +100,20 @@ def sobol(problem: Problem) -> Conversation:
     refuse_large_plan(problem, 64 / MOST_SCRAMBLINGS)  # points, normal vectors and orders
     walks = problem.budget // (n - 1)
     scramblings = min(MOST_SCRAMBLINGS, max(1, walks // (2 * n)))
-    moments, at_once = Moments(n), max(1, problem.batch // (n - 1))
+    moments = Moments(n)
     for _ in range(scramblings):
-        orders, so_far = sobol_orders(problem.rng, walks // scramblings, n), moments.estimate()
+        orders = sobol_orders(problem.rng, walks // scramblings, n)
+        so_far = moments.estimate()
         parts = []
-        for start in range(0, len(orders), at_once):
-            some = orders[start : start + at_once]
-            answers = yield Ask(prefixes(some), so_far)
-            parts.append(marginals(problem, some, answers))
+        for part in slices(len(orders), problem.batch // (n - 1)):
+            answers = yield Ask(prefixes(orders[part]), so_far)
+            parts.append(marginals(problem, orders[part], answers))
         gains = np.concatenate(parts)
         moments.add(gains.mean(axis=0, keepdims=True), gains)
     return final(moments.estimate())
 
 
-def sobol_orders(rng: np.random.Generator, count: int, n_players: int) -> IntArray:
+def sobol_orders(rng: Generator, count: int, n_players: int) -> IntArray:
     """Orders from the first `count` points of one scrambled Sobol sequence."""
     from scipy.special import ndtri
     from scipy.stats import qmc  # slow to import, and only needed here

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.arrays import BoolArray, FloatArray, IntArray, slices
 from dushapley.estimators.calibration import (
     Extremes,
     Gains,
@@ -19,6 +17,7 @@ from dushapley.estimators.calibration import (
     sum_of_cubes,
 )
 from dushapley.estimators.method import Method, Option, refuse_large_plan, two_squares
+from dushapley.estimators.subsets import own_parts, with_neighbours
 from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 
@@ -47,19 +46,14 @@ def owen(problem: Problem) -> Conversation:
     parts = problem.budget // (n + 1)
     order = problem.rng.permutation(parts)
     chances = (order + problem.rng.random(parts)) / parts
-    at_once = max(1, problem.batch // (n + 1))
     drawn = Drawn(chances, order, np.empty((0, n)), np.empty((0, n), dtype=np.bool_))
-    for start in range(0, parts, at_once):
-        some = chances[start : start + at_once]
-        masks = problem.rng.random((len(some), n)) < some[:, None]
+    for part in slices(parts, problem.batch // (n + 1)):
+        some = chances[part, None]
+        masks = problem.rng.random((len(some), n)) < some
         answers = yield Ask(with_neighbours(masks), partial(shared_estimate, problem, drawn))
-        table = answers.reshape(len(masks), n + 1)
-        gains = np.where(masks, 1, -1) * (table[:, :1] - table[:, 1:])
-        drawn = replace(
-            drawn,
-            gains=np.concatenate([drawn.gains, gains]),
-            masks=np.concatenate([drawn.masks, masks]),
-        )
+        gains = np.concatenate([drawn.gains, own_parts(masks, answers)])
+        masks = np.concatenate([drawn.masks, masks])
+        drawn = replace(drawn, gains=gains, masks=masks)
     return final(shared_estimate(problem, drawn))
 
 
@@ -94,13 +88,6 @@ class Drawn:
         return steps.T @ steps / (2 * len(steps) * count), third
 
 
-def with_neighbours(masks: BoolArray) -> BoolArray:
-    """Each coalition, followed by the I coalitions that differ from it in one owner."""
-    m, n = masks.shape
-    flips = np.concatenate([np.zeros((1, n), dtype=np.bool_), np.eye(n, dtype=np.bool_)])
-    return np.asarray(masks[:, None, :] ^ flips).reshape(m * (n + 1), n)
-
-
 def shared_estimate(problem: Problem, drawn: Drawn) -> Estimate | None:
     """Mean over the parts answered so far, and its errors.
 
@@ -112,14 +99,16 @@ def shared_estimate(problem: Problem, drawn: Drawn) -> Estimate | None:
     gains = smooth = drawn.gains
     by_design = np.zeros(problem.n_players)
     if problem.options["form"] == "shared-efficient":
-        gains = gains + (problem.total - gains.sum(axis=1, keepdims=True)) / problem.n_players
+        missing = problem.total - gains.sum(axis=1, keepdims=True)
+        gains = gains + missing / problem.n_players
         by_design, smooth = own_membership(drawn, gains)
     mean = gains.mean(axis=0)
     if count == 1:
         return Estimate(mean, replicates=1)
     seen, third = drawn.neighbours(smooth)
-    freedom = np.array([(2 * count - 1) / 3, np.inf])[:, None]
-    parts = Spread(np.stack([np.diag(seen), by_design]), np.stack([third, 0 * third]), freedom)
+    variance = np.stack([np.diag(seen), by_design])
+    freedom = np.array([[(2 * count - 1) / 3], [np.inf]])
+    parts = Spread(variance, np.stack([third, 0 * third]), freedom)
     extremes = Extremes(problem.n_players, shared=True)
     extremes.add(drawn.gains)
     spread = replace(parts.together(axis=0), extremes=extremes)
@@ -155,10 +144,12 @@ def mean_by_others(rest: FloatArray, place: IntArray, which: BoolArray) -> Float
     Flat, owner after owner; not a number where nobody was seen with so many others.
     """
     n = rest.shape[1]
-    number = np.bincount(place[which], minlength=n * n).reshape(n, n)
-    total = np.bincount(place[which], rest[which], minlength=n * n).reshape(n, n)
-    seen = np.where(number.sum(axis=0) > 0, number.sum(axis=0), np.nan)
-    return np.asarray((total + total.sum(axis=0) / seen) / (number + 1)).ravel()
+    cells = place[which]
+    number = np.bincount(cells, minlength=n * n).reshape(n, n)
+    total = np.bincount(cells, rest[which], minlength=n * n).reshape(n, n)
+    of_all = number.sum(axis=0)
+    mean = total.sum(axis=0) / np.where(of_all > 0, of_all, np.nan)
+    return ((total + mean) / (number + 1)).ravel()
 
 
 def per_owner(problem: Problem) -> Conversation:
@@ -175,28 +166,23 @@ def per_owner(problem: Problem) -> Conversation:
     return (yield from replicated(problem, 2 * n, draw))
 
 
-def least(n_players: int, options: Mapping[str, Any]) -> int:
-    """One coalition with its neighbours, or one pair for each owner."""
-    return (2 * n_players if options["form"] == "per-owner" else n_players + 1) + 2
-
-
+FORM = Option(
+    "shared",
+    "'shared' coalitions for all owners, 'shared-efficient' (then made to add up), or 'per-owner' "
+    "(the paper's)",
+    choices=("shared", "shared-efficient", "per-owner"),
+)
 METHOD = Method(
     name="owen",
     summary="owners join with one chance, integrated over the chance (unbiased)",
     run=owen,
     foreseeable=True,
-    least=least,
+    # one coalition with its neighbours, or one pair for each owner
+    least=lambda n, options: (2 * n if options["form"] == "per-owner" else n + 1) + 2,
     default=two_squares,
     keeps=lambda options: frozenset(
         {"efficiency" if options["form"] == "shared-efficient" else "null player"}
     ),
-    options={
-        "form": Option(
-            "shared",
-            "'shared' coalitions for all owners, 'shared-efficient' (then made to add up), or "
-            "'per-owner' (the paper's)",
-            choices=("shared", "shared-efficient", "per-owner"),
-        )
-    },
+    options={"form": FORM},
     cite="okhrati2021",
 )

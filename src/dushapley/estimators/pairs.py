@@ -12,13 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import comb
 from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray, Queries
-from dushapley.estimators.exact import all_coalitions, enumerated
+from dushapley.estimators.exact import (
+    EVERY_AXIOM,
+    all_coalitions,
+    enumerated,
+    shapley_weights,
+)
 from dushapley.estimators.gp import studied
 from dushapley.estimators.method import Method
 from dushapley.estimators.semivalues import SHAPLEY
@@ -34,12 +38,9 @@ def by_size(index: str, n_players: int) -> FloatArray:
     Shape (3, I+1); the utility counts with +, − and +.
     """
     others = n_players - 2
-    q = np.full(n_players - 1, 0.5**others)
-    if index == "shapley":
-        q = np.array([1 / ((n_players - 1) * comb(others, t)) for t in range(n_players - 1)])
-    none, one, both = np.zeros((3, n_players + 1))
-    none[:-2], one[1:-1], both[2:] = q, q, q
-    return np.stack([both, one, none])
+    alike = np.full(n_players - 1, 0.5**others)
+    q = shapley_weights(n_players - 1) if index == "shapley" else alike
+    return np.stack([np.pad(q, (held, 2 - held)) for held in (2, 1, 0)])
 
 
 def pair_sums(pools: Queries, utilities: FloatArray, index: str) -> FloatArray:
@@ -51,8 +52,9 @@ def pair_sums(pools: Queries, utilities: FloatArray, index: str) -> FloatArray:
     z = pools.astype(np.float64)
     both, one, none = by_size(index, pools.shape[1])[:, pools.sum(axis=1)]
     single = (utilities * (-one - none)) @ z
-    joint = (z * (utilities * (both + 2 * one + none))[:, None]).T @ z
-    return np.asarray((utilities @ none) + single[:, None] + single[None, :] + joint)
+    together = utilities * (both + 2 * one + none)
+    joint = (z * together[:, None]).T @ z
+    return (utilities @ none) + single[:, None] + single[None, :] + joint
 
 
 def exact_pairs(problem: Problem) -> Conversation:
@@ -81,9 +83,14 @@ def matrices(found: Mapping[str, FloatArray]) -> dict[str, Any]:
 def gp_pairs(problem: Problem) -> Conversation:
     """The questions of `gp`, and what its Gaussian process then believes of every pair.
 
-    Cost: the budget, by default 2I² evaluations. Interactions are linear in the utilities, so that
-    they have a posterior mean and variance as values have.
+    Cost: the budget, by default 2I² evaluations; all 2^I if it allows them, and the interactions
+    are then exact. Interactions are linear in the utilities, so that they have a posterior mean and
+    variance as values have.
     """
+    if problem.budget >= 2**problem.n_players - 2:
+        estimate = yield from exact_pairs(problem)
+        note = f"gp asked all {2**problem.n_players:,} coalitions, so the interactions are exact."
+        return replace(estimate, notes=(note,))
     from dushapley.estimators.gp.study import Study
     from dushapley.estimators.gp.targets import pair_details
 
@@ -100,7 +107,7 @@ EXACT_PAIRS = Method(
     run=exact_pairs,
     least=all_coalitions,
     default=all_coalitions,
-    keeps=frozenset({"efficiency", "symmetry", "null player"}),
+    keeps=EVERY_AXIOM,
     cite="grabisch1999",
 )
 GP_PAIRS = Method(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from dushapley.arrays import BoolArray, FloatArray, IntArray
 from dushapley.estimators.calibration import Gains, replicated
-from dushapley.estimators.method import Method, two_squares
+from dushapley.estimators.method import Method, Options, two_squares
 from dushapley.protocol import Conversation, Problem
 
 
@@ -66,7 +65,7 @@ def paired_marginals(problem: Problem, orders: IntArray, answers: FloatArray) ->
     return (forwards + backwards) / 2
 
 
-def random_orders(rng: np.random.Generator, count: int, n_players: int) -> IntArray:
+def random_orders(rng: Generator, count: int, n_players: int) -> IntArray:
     """Uniform orders of joining, one a row: entry k is the owner who joins k-th."""
     orders = np.tile(np.arange(n_players), (count, 1))
     return rng.permuted(orders, axis=1, out=orders)
@@ -81,40 +80,40 @@ def prefixes(orders: IntArray) -> BoolArray:
     places = np.arange(n, dtype=np.min_scalar_type(n))  # the smaller the numbers, the faster
     position = np.empty((walks, n), dtype=places.dtype)
     np.put_along_axis(position, orders, places[None, :], axis=1)
-    joined = position < places[1:, None, None]
-    return joined.reshape(-1, n)
+    return (position < places[1:, None, None]).reshape(-1, n)
 
 
 def marginals(problem: Problem, orders: IntArray, answers: FloatArray) -> FloatArray:
     """Marginal contribution of every owner in every walk, shape (walks, I)."""
     walks, n = orders.shape
     path = np.empty((walks, n + 1))
-    path[:, 0], path[:, -1] = problem.empty, problem.full
+    path[:, 0] = problem.empty
+    path[:, -1] = problem.full
     path[:, 1:-1] = answers.reshape(n - 1, walks).T
-    gains = np.empty((walks, n))
+    return gains_along(orders, path)
+
+
+def gains_along(orders: IntArray, path: FloatArray) -> FloatArray:
+    """What every owner adds, by what each walk's coalitions are worth, nobody's the first."""
+    gains = np.empty(orders.shape)
     np.put_along_axis(gains, orders, np.diff(path, axis=1), axis=1)
     return gains
 
 
-def walk_weights(pools: BoolArray, _options: Mapping[str, Any]) -> FloatArray:
+def walk_weights(pools: BoolArray, _options: Options) -> FloatArray:
     """Weights of prefixes and of both ends: +1 for who joined last, −1 for who joins next."""
     n = pools.shape[1]
     steps = pools.reshape(n - 1, -1, n).astype(np.int8)
-    ends = np.zeros_like(steps[:1]), np.ones_like(steps[:1])
-    joined = np.diff(np.concatenate([ends[0], steps, ends[1]]), axis=0)
+    whole = np.concatenate([np.zeros_like(steps[:1]), steps, np.ones_like(steps[:1])])
+    joined = np.diff(whole, axis=0)
     inner = (joined[:-1] - joined[1:]).reshape(-1, n).T
-    first, last = -joined[0].sum(axis=0), joined[-1].sum(axis=0)
-    return np.column_stack([inner, first, last]).astype(np.float64)
+    ends = -joined[0].sum(axis=0), joined[-1].sum(axis=0)
+    return np.column_stack([inner, *ends]).astype(np.float64)
 
 
-def one_walk(n_players: int, _options: Mapping[str, Any]) -> int:
+def one_walk(n_players: int, _options: Options) -> int:
     """Budget of a single walk."""
     return n_players + 1
-
-
-def one_pair(n_players: int, _options: Mapping[str, Any]) -> int:
-    """Budget of one order walked both ways."""
-    return 2 * n_players
 
 
 METHOD = Method(
@@ -135,6 +134,6 @@ ANTITHETIC = replace(
     summary="random orders walked forwards and backwards (unbiased)",
     run=antithetic,
     weights=None,
-    least=one_pair,
+    least=lambda n, _options: 2 * n,  # one order walked both ways
     cite="mitchell2022",
 )

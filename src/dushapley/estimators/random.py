@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from dushapley.estimators.method import Method
+from dushapley.estimators.method import Method, Options
 from dushapley.protocol import Conversation, Estimate, Problem
 
 
@@ -19,7 +16,7 @@ def random(problem: Problem) -> Conversation:
     yield  # a generator that asks nothing
 
 
-def two(_n_players: int, _options: Mapping[str, Any]) -> int:
+def two(_n_players: int, _options: Options) -> int:
     """∅ and the grand coalition only."""
     return 2
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import comb
 
 import numpy as np
+from numpy.random import Generator
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray
-from dushapley.estimators.calibration import Spread, final, sum_of_cubes
+from dushapley.arrays import BoolArray, FloatArray, IntArray, slices
+from dushapley.estimators.calibration import Spread, sum_of_cubes
 from dushapley.estimators.method import (
     Method,
     Option,
@@ -23,10 +24,8 @@ from dushapley.protocol import Ask, Conversation, Estimate, Problem
 
 Scores = Callable[[IntArray | slice], FloatArray]
 """What some units of a design add to the values, shape (units, I)."""
-UNDETERMINED = (
-    "The sampled coalitions do not determine all values; the smallest ones that fit are shown. "
-    "Raise the budget."
-)
+Fit = Callable[..., Estimate]
+"""Values from a problem, the part of a design that was asked, and the answers to it."""
 
 
 def kernel(problem: Problem) -> Conversation:
@@ -57,19 +56,11 @@ def kernel(problem: Problem) -> Conversation:
     Cost: the whole budget. Adds up exactly. Standard errors: sandwich formula, from the spread of
     the draws. Lundberg and Lee (2017); Covert and Lee (2021).
     """
-    form = problem.options["form"]
-    borders = problem.options["borders"]
     n = problem.n_players
+    borders = problem.options["borders"]
     refuse_large_plan(problem, coalition_bytes(n if borders else max(n, 24)))
-    repeats = form == "unbiased" or not borders
-    design = kernel_design(
-        problem,
-        paired=form != "unpaired",
-        borders=borders,
-        repeats=repeats,
-        by_size=problem.options["weights"] == "sizes",
-    )
-    return (yield from regress(problem, design, exact_matrix=form == "unbiased"))
+    fit = solve_exact_matrix if problem.options["form"] == "unbiased" else solve
+    return (yield from regress(problem, kernel_design(problem), fit))
 
 
 def leverage(problem: Problem) -> Conversation:
@@ -87,37 +78,26 @@ def leverage(problem: Problem) -> Conversation:
     sandwich formula by size, with the correction for finite populations. Musco and Witter (2025).
     """
     refuse_large_plan(problem, coalition_bytes(problem.n_players))
-    design = leverage_design(problem)
-    intercepts = problem.options["size_intercepts"]
-    return (yield from regress(problem, design, size_intercepts=intercepts))
+    fit = partial(solve, size_intercepts=problem.options["size_intercepts"])
+    return (yield from regress(problem, leverage_design(problem), fit))
 
 
-def regress(
-    problem: Problem,
-    design: Design,
-    *,
-    exact_matrix: bool = False,
-    size_intercepts: bool = False,
-) -> Conversation:
+def regress(problem: Problem, design: Design, fit: Fit) -> Conversation:
     """Ask a design in batches and fit what is known after each."""
     units, width, n = design.masks.shape
     answers = np.empty((0, width))
     so_far: Callable[[], Estimate] | None = None
-    at_once = max(1, problem.batch // width)
-    for start in range(0, units, at_once):
-        some = design.masks[start : start + at_once]
-        batch = yield Ask(some.reshape(-1, n), so_far)
+    for some in slices(units, problem.batch // width):
+        batch = yield Ask(design.masks[some].reshape(-1, n), so_far)
         answers = np.concatenate([answers, batch.reshape(-1, width)])
-        part = design.first(len(answers))
-        if exact_matrix:
-            so_far = partial(solve_exact_matrix, problem, part, answers)
-        else:
-            so_far = partial(solve, problem, part, answers, size_intercepts=size_intercepts)
-    return final(None if so_far is None else so_far())
+        asked = slice(some.stop)
+        known = Design(design.masks[asked], design.stratum[asked], design.mass, design.room)
+        so_far = partial(fit, problem, known, answers)
+    return fit(problem, design, answers)
 
 
 def solve(
-    problem: Problem, design: Design, answers: FloatArray, *, size_intercepts: bool
+    problem: Problem, design: Design, answers: FloatArray, *, size_intercepts: bool = False
 ) -> Estimate:
     """Weighted least squares under Σ values = u(all) − u(∅).
 
@@ -126,7 +106,8 @@ def solve(
     """
     n = problem.n_players
     means = _size_means(problem, design, answers) if size_intercepts else None
-    normal, right = np.zeros((n, n)), np.zeros(n)
+    normal = np.zeros((n, n))
+    right = np.zeros(n)
     for part in design.parts():
         x, y = _centred(problem, design, answers, part, means)
         rows = (x * design.weights[part, None, None]).reshape(-1, n)
@@ -138,10 +119,14 @@ def solve(
     def scores(units: IntArray | slice) -> FloatArray:
         x, y = _centred(problem, design, answers, units, means)
         weighted = x * design.weights[units, None, None]
-        return (weighted * (y - x @ slopes)[:, :, None]).sum(axis=1) @ inverse
+        off = y - x @ slopes
+        return (weighted * off[:, :, None]).sum(axis=1) @ inverse
 
-    notes = () if rank == n - 1 else (UNDETERMINED,)
-    return estimate(problem, design, slopes, scores, notes)
+    undetermined = (
+        "The sampled coalitions do not determine all values; the smallest ones that fit are shown. "
+        "Raise the budget.",
+    )
+    return estimate(problem, design, slopes, scores, () if rank == n - 1 else undetermined)
 
 
 def _centred(
@@ -154,9 +139,12 @@ def _centred(
     """Indicators and utilities of some units, less what the constraint, or the size, explains."""
     masks = design.masks[units]
     sizes = masks.sum(axis=2)
+    mean = problem.total / problem.n_players
     x = masks - sizes[:, :, None] / problem.n_players
-    y = answers[units] - problem.empty - sizes * (problem.total / problem.n_players)
-    return (x, y) if means is None else (x - means[0][sizes], y - means[1][sizes])
+    y = answers[units] - problem.empty - sizes * mean
+    if means is None:
+        return x, y
+    return x - means[0][sizes], y - means[1][sizes]
 
 
 def _size_means(
@@ -164,7 +152,8 @@ def _size_means(
 ) -> tuple[FloatArray, FloatArray]:
     """Mean indicators and utilities of the coalitions of each size."""
     n = problem.n_players
-    sums, totals, counts = np.zeros((n + 1, n)), np.zeros(n + 1), np.zeros(n + 1)
+    sums = np.zeros((n + 1, n))
+    totals, counts = np.zeros((2, n + 1))
     for part in design.parts():
         x, y = _centred(problem, design, answers, part, None)
         labels = design.masks[part].sum(axis=2).ravel()
@@ -195,14 +184,15 @@ def kernel_eigenvalue(n_players: int) -> float:
     sizes = np.arange(1, n_players)
     mass = 1 / (sizes * (n_players - sizes))
     pairs = (mass * sizes * (sizes - 1)).sum() / mass.sum()
-    return float(0.5 - pairs / (n_players * (n_players - 1)))
+    return 0.5 - pairs / (n_players * (n_players - 1))
 
 
 def pseudo_inverse(matrix: FloatArray) -> tuple[FloatArray, int]:
     """Pseudo-inverse of a symmetric matrix that is at least blind to (1, …, 1); and its rank."""
     values, vectors = np.linalg.eigh(matrix)
-    keep = values > 1e-10 * max(float(values[-1]), 0.0)
-    return (vectors[:, keep] / values[keep]) @ vectors[:, keep].T, int(keep.sum())
+    keep = values > 1e-10 * max(values[-1], 0.0)
+    kept = vectors[:, keep]
+    return (kept / values[keep]) @ kept.T, int(keep.sum())
 
 
 def estimate(
@@ -212,28 +202,23 @@ def estimate(
     scores: Scores,
     notes: tuple[str, ...],
 ) -> Estimate:
-    """Values from slopes that add up to 0; errors from the spread of scores within strata."""
-    values = slopes - slopes.mean() + problem.total / problem.n_players
-    parts = within_strata(design, scores)
-    if parts is None or notes:
-        return Estimate(values, notes=notes)
-    covariance, spread = parts
-    return spread.around(values, covariance)
+    """Values from slopes that add up to 0; errors from the spread of scores within strata.
 
-
-def within_strata(design: Design, scores: Scores) -> tuple[FloatArray, Spread] | None:
-    """Error of the sum of scores; None while a stratum drawn from was seen only once.
-
-    Scores are made stratum by stratum, and only their sums are kept.
+    There are none while a stratum drawn from was seen only once. Scores are made stratum by
+    stratum, and only their sums are kept.
     """
-    n = design.masks.shape[2]
-    total, variances, thirds, freedoms = np.zeros((n, n)), [], [], []
-    for level, seen in enumerate(design.seen):
-        part = 1 - seen / design.room[level] if design.room[level] > 0 else 0.0
-        if part <= 0 or (seen == 0 and np.isinf(design.room[level])):
+    n = problem.n_players
+    values = slopes - slopes.mean() + problem.total / n
+    if notes:
+        return Estimate(values, notes=notes)
+    total = np.zeros((n, n))
+    variances, thirds, freedoms = [np.zeros(n)], [np.zeros(n)], [[np.inf]]
+    for level, (seen, room) in enumerate(zip(design.seen, design.room, strict=True)):
+        part = 1 - seen / room if room > 0 else 0.0
+        if part <= 0 or (seen == 0 and np.isinf(room)):
             continue
         if seen < 2:
-            return None
+            return Estimate(values)
         off = scores(np.flatnonzero(design.stratum == level))
         off = off - off.mean(axis=0)
         covariance = off.T @ off * (part * seen / (seen - 1))
@@ -241,11 +226,8 @@ def within_strata(design: Design, scores: Scores) -> tuple[FloatArray, Spread] |
         variances.append(np.diag(covariance).copy())  # a view would keep all of it
         thirds.append(sum_of_cubes(off) * (part * (2 * part - 1)))
         freedoms.append([seen - 1.0])
-    if not variances:  # every stratum was seen whole
-        nothing = np.zeros(n)
-        return np.diag(nothing), Spread(nothing, nothing, np.full_like(nothing, np.inf))
-    spread = Spread(np.stack(variances), np.stack(thirds), np.array(freedoms)).together(axis=0)
-    return total, spread
+    parts = Spread(np.stack(variances), np.stack(thirds), np.array(freedoms))
+    return parts.together(axis=0).around(values, total)
 
 
 AT_ONCE = 2**22
@@ -272,14 +254,10 @@ class Design:
     mass: FloatArray
     room: FloatArray
 
-    def first(self, units: int) -> Design:
-        """The design of the first units."""
-        return Design(self.masks[:units], self.stratum[:units], self.mass, self.room)
-
-    def parts(self) -> Iterator[slice]:
+    def parts(self) -> list[slice]:
         """Units in parts that are small enough to be computed with."""
-        step = max(1, AT_ONCE // self.masks[0].size) if len(self.masks) else 1
-        return (slice(start, start + step) for start in range(0, len(self.masks), step))
+        units, width, n = self.masks.shape
+        return slices(units, AT_ONCE // (width * n))
 
     @property
     def seen(self) -> IntArray:
@@ -289,7 +267,8 @@ class Design:
     @cached_property
     def weights(self) -> FloatArray:
         """Weight of each unit's coalitions."""
-        return (self.mass / np.maximum(self.seen * self.masks.shape[1], 1))[self.stratum]
+        coalitions = self.seen * self.masks.shape[1]
+        return (self.mass / np.maximum(coalitions, 1))[self.stratum]
 
 
 def levels(n_players: int) -> IntArray:
@@ -301,13 +280,12 @@ def kernel_mass(n_players: int) -> FloatArray:
     """Shapley kernel 1/(s(I−s)) of each level, both sizes together, adding up to 1."""
     sizes = levels(n_players)
     mass = np.where(2 * sizes == n_players, 1.0, 2.0) / (sizes * (n_players - sizes))
-    return np.asarray(mass / mass.sum())
+    return mass / mass.sum()
 
 
 def pairs_in(n_players: int, size: int) -> int:
     """How many pairs (coalition of this size, complement) there are."""
-    total = comb(n_players, size)
-    return total // 2 if 2 * size == n_players else total
+    return comb(n_players, size) // (2 if 2 * size == n_players else 1)
 
 
 def with_complements(masks: BoolArray) -> BoolArray:
@@ -315,7 +293,7 @@ def with_complements(masks: BoolArray) -> BoolArray:
     return np.stack([masks, ~masks], axis=1)
 
 
-def draw_pairs(rng: np.random.Generator, n_players: int, size: int, count: int) -> BoolArray:
+def draw_pairs(rng: Generator, n_players: int, size: int, count: int) -> BoolArray:
     """`count` different pairs of one level, uniform without replacement.
 
     In the middle, where both have the same size, the first owner is always in the first of the
@@ -324,46 +302,47 @@ def draw_pairs(rng: np.random.Generator, n_players: int, size: int, count: int) 
     if 2 * size < n_players:
         return with_complements(distinct_subsets(rng, n_players, size, count))
     rest = distinct_subsets(rng, n_players - 1, size - 1, count)
-    return with_complements(np.concatenate([np.ones((count, 1), dtype=np.bool_), rest], axis=1))
+    return with_complements(np.insert(rest, 0, True, axis=1))
 
 
-def kernel_design(
-    problem: Problem, *, paired: bool, borders: bool, repeats: bool, by_size: bool = True
-) -> Design:
+def kernel_design(problem: Problem) -> Design:
     """Outer sizes whole where the kernel would draw them about as often; the rest by the kernel.
 
-    Draws of a size share its mass (`by_size`), or all draws count alike.
+    Draws of a size share its mass, or all draws count alike.
     """
     n = problem.n_players
-    width = 2 if paired else 1
+    form, borders = problem.options["form"], problem.options["borders"]
+    width = 1 if form == "unpaired" else 2
     whole = whole_levels(n, problem.budget) if borders else 0
     outer = [draw_pairs(problem.rng, n, s, pairs_in(n, s)) for s in range(1, whole + 1)]
     certain = [block.reshape(-1, width, n) for block in outer]
     units = (problem.budget - sum(block.size // n for block in outer)) // width
-    draw = repeated_draws if repeats else distinct_draws
+    draw = repeated_draws if form == "unbiased" or not borders else distinct_draws
     inner = draw(problem.rng, n, whole, units, width)
-    if inner and not by_size:  # sizes are weighed by how often they were drawn
+    if inner and problem.options["weights"] == "draws":  # how often sizes were drawn weighs them
         drawn, masses, _ = zip(*inner, strict=True)
-        inner = [(np.concatenate(drawn), float(sum(masses)), np.inf)]
-    strata = [*zip(certain, kernel_mass(n), map(len, certain), strict=False), *inner]
-    return assembled(problem.rng, strata, sum(map(len, certain)))
+        inner = [(np.concatenate(drawn), sum(masses), np.inf)]
+    lengths = [len(block) for block in certain]
+    strata = [*zip(certain, kernel_mass(n), lengths, strict=False), *inner]
+    return assembled(problem.rng, strata, sum(lengths))
 
 
 Stratum = tuple[BoolArray, float, float]
 """Units of a stratum, its mass, and how many units it has in all."""
 
 
-def assembled(rng: np.random.Generator, strata: list[Stratum], first: int = 0) -> Design:
+def assembled(rng: Generator, strata: list[Stratum], first: int = 0) -> Design:
     """A design of these strata in random order, but for the first units."""
-    masks, mass, room = zip(*strata, strict=True)
-    stratum = np.repeat(np.arange(len(masks)), [len(block) for block in masks])
+    blocks, mass, room = zip(*strata, strict=True)
+    stratum = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
     order = np.arange(len(stratum))
-    order[first:] = rng.permutation(order[first:])
-    return Design(np.concatenate(masks)[order], stratum[order], np.array(mass), np.array(room))
+    rng.shuffle(order[first:])
+    masks = np.concatenate(blocks)
+    return Design(masks[order], stratum[order], np.array(mass), np.array(room))
 
 
 def repeated_draws(
-    rng: np.random.Generator, n_players: int, whole: int, units: int, width: int
+    rng: Generator, n_players: int, whole: int, units: int, width: int
 ) -> list[Stratum]:
     """One stratum of independent draws from the inner levels by the Shapley kernel."""
     mass = kernel_mass(n_players)[whole:]
@@ -373,14 +352,11 @@ def repeated_draws(
     sizes = np.where(rng.random(units) < 0.5, sizes, n_players - sizes)
     masks = random_subsets(rng, sizes, n_players)
     paired = with_complements(masks) if width == 2 else masks[:, None, :]
-    return [(paired, float(mass.sum()), np.inf)]
+    return [(paired, mass.sum(), np.inf)]
 
 
-def distinct_draws(
-    rng: np.random.Generator, n_players: int, whole: int, units: int, width: int
-) -> list[Stratum]:
+def distinct_draws(rng: Generator, n: int, whole: int, units: int, width: int) -> list[Stratum]:
     """A stratum for each inner size (or pair of sizes): numbers by the kernel, none drawn twice."""
-    n = n_players
     if width == 2:
         sizes = levels(n)[whole:].tolist()
         mass = kernel_mass(n)[whole:]
@@ -422,23 +398,36 @@ def leverage_design(problem: Problem) -> Design:
     return assembled(problem.rng, strata)
 
 
-def equal_counts(rng: np.random.Generator, n_players: int, pairs: int) -> IntArray:
+def equal_counts(rng: Generator, n_players: int, pairs: int) -> IntArray:
     """Pairs of each level: min(c, C(I,s)) coalitions of every size s, c as large as affordable.
 
     Whole numbers come from random rounding that keeps the sum.
     """
-    room = np.array([float(pairs_in(n_players, int(s))) for s in levels(n_players)])
-    share = np.where(2 * levels(n_players) == n_players, 0.5, 1.0)
-    target = float(min(pairs, room.sum()))
+    sizes = levels(n_players)
+    room = np.array([float(pairs_in(n_players, size)) for size in sizes])
+    share = np.where(2 * sizes == n_players, 0.5, 1.0)
+    target = min(pairs, room.sum())
     order = np.argsort(room / share)
     counts = np.zeros(len(room))
     for position, level in enumerate(order):  # the scarcest first; the others share the rest
         left = target - counts.sum()
-        counts[level] = min(room[level], left * share[level] / share[order[position:]].sum())
+        sharing = share[order[position:]].sum()
+        counts[level] = min(room[level], left * share[level] / sharing)
     ends = np.floor(np.cumsum(counts).round(9) + rng.random())
     return np.minimum(np.diff(ends, prepend=0.0), room).astype(np.int64)
 
 
+FORM = Option(
+    "paired",
+    "'paired' with complements, 'unpaired', or 'unbiased' (paired, exact matrix)",
+    choices=("paired", "unpaired", "unbiased"),
+)
+WEIGHTS = Option(
+    "sizes",
+    "draws of a size share its weight: 'sizes'; or all count alike: 'draws' (better at 6I)",
+    choices=("sizes", "draws"),
+)
+BORDERS = Option(True, "outermost sizes whole where the budget covers them, no repeats")
 KERNEL = Method(
     name="kernel",
     summary="KernelSHAP: additive fit weighted by the Shapley kernel (biased; form unbiased: not)",
@@ -448,22 +437,11 @@ KERNEL = Method(
     default=two_squares,
     keeps=frozenset({"efficiency"}),
     biased=lambda options: options["form"] != "unbiased",
-    options={
-        "form": Option(
-            "paired",
-            "'paired' with complements, 'unpaired', or 'unbiased' (paired, exact matrix)",
-            choices=("paired", "unpaired", "unbiased"),
-        ),
-        "weights": Option(
-            "sizes",
-            "draws of a size share its weight: 'sizes'; or all count alike: 'draws' (better at 6I)",
-            choices=("sizes", "draws"),
-        ),
-        "borders": Option(True, "outermost sizes whole where the budget covers them, no repeats"),
-    },
+    options={"form": FORM, "weights": WEIGHTS, "borders": BORDERS},
     cite="lundberg2017",
 )
 
+INTERCEPTS = Option(False, "fit one constant per coalition size (needs about 3I)")
 LEVERAGE = Method(
     name="leverage",
     summary="Leverage SHAP: the same fit from equally many coalitions of every size (biased)",
@@ -476,8 +454,6 @@ LEVERAGE = Method(
     default=two_squares,
     keeps=frozenset({"efficiency"}),
     biased=True,
-    options={
-        "size_intercepts": Option(False, "fit one constant per coalition size (needs about 3I)"),
-    },
+    options={"size_intercepts": INTERCEPTS},
     cite="musco2025",
 )

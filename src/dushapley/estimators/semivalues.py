@@ -14,24 +14,24 @@ SHAPLEY = "shapley"
 _BETA = re.compile(r"beta\((\d+(?:\.\d+)?),\s*(\d+(?:\.\d+)?)\)")
 
 
-NOT_SHAPLEY = (
-    "These are {} values, not Shapley values: they weigh coalition sizes differently and need not "
-    "add up to u(all) − u(∅). The standard errors are theirs."
-)
-"""What must be said about other semivalues."""
-
-
 def not_shapley(name: str) -> tuple[str, ...]:
     """What must be said of values under this name."""
-    return () if name == SHAPLEY else (NOT_SHAPLEY.format(name),)
+    return (
+        ()
+        if name == SHAPLEY
+        else (
+            f"These are {name} values, not Shapley values: they weigh coalition sizes differently "
+            "and need not add up to u(all) − u(∅). The standard errors are theirs.",
+        )
+    )
 
 
 def is_semivalue(name: str) -> bool:
     """Whether `semivalue_weights` knows this name."""
+    if name in (SHAPLEY, "banzhaf"):
+        return True
     beta = _BETA.fullmatch(name)
-    return name in (SHAPLEY, "banzhaf") or (
-        beta is not None and all(float(part) > 0 for part in beta.groups())
-    )
+    return beta is not None and all(float(part) > 0 for part in beta.groups())
 
 
 SEMIVALUE = Option(
@@ -55,21 +55,20 @@ def semivalue_weights(name: str, n_players: int) -> FloatArray:
     >>> semivalue_weights("beta(4,1)", 3).round(3).tolist()
     [0.667, 0.267, 0.067]
     """
-    others = n_players - 1
-    k = np.arange(n_players)
     if name == SHAPLEY:
         return np.full(n_players, 1 / n_players)
     from scipy.special import betaln, gammaln
 
+    others = n_players - 1
+    k = np.arange(n_players)
     log_choices = gammaln(others + 1) - gammaln(k + 1) - gammaln(others - k + 1)
-    if name == "banzhaf":
+    law = chance_of_joining(name)
+    if law is None:
         weights = np.exp(log_choices - others * np.log(2))
     else:
-        beta = _BETA.fullmatch(name)
-        assert beta is not None
-        a, b = (float(part) for part in beta.groups())
+        b, a = law
         weights = np.exp(log_choices + betaln(k + b, others - k + a) - betaln(a, b))
-    return np.asarray(weights / weights.sum())
+    return weights / weights.sum()
 
 
 def single_weights(name: str, n_players: int) -> FloatArray:

@@ -7,8 +7,9 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
+from numpy.random import Generator
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.arrays import BoolArray, FloatArray, IntArray, slices
 
 AT_ONCE = 2**21
 """Random numbers drawn at a time."""
@@ -16,16 +17,28 @@ ENUMERATE_BELOW = 1024
 """Coalitions of one size that are few enough to be listed whatever is asked of them."""
 
 
-def random_subsets(rng: np.random.Generator, sizes: IntArray, n_players: int) -> BoolArray:
+def random_subsets(rng: Generator, sizes: IntArray, n_players: int) -> BoolArray:
     """A uniform coalition of each given size, independent of the others; shape (m, I)."""
     masks = np.empty((len(sizes), n_players), dtype=np.bool_)
-    step = max(1, AT_ONCE // n_players)
-    for start in range(0, len(sizes), step):  # numbers and orders take sixteen times the masks
-        some = slice(start, start + step)
+    # numbers and orders take sixteen times the masks
+    for some in slices(len(sizes), AT_ONCE // n_players):
         order = rng.random((len(sizes[some]), n_players)).argsort(axis=1)
         inside = np.arange(n_players) < sizes[some, None]
         np.put_along_axis(masks[some], order, inside, axis=1)
     return masks
+
+
+def with_neighbours(masks: BoolArray) -> BoolArray:
+    """Each coalition, followed by the I coalitions that differ from it in one owner."""
+    n = masks.shape[1]
+    changes = np.eye(n + 1, n, -1, dtype=np.bool_)
+    return (masks[:, None] ^ changes).reshape(-1, n)
+
+
+def own_parts(masks: BoolArray, answers: FloatArray) -> FloatArray:
+    """What every owner adds to each coalition, by what those `with_neighbours` are worth."""
+    worth = answers.reshape(len(masks), -1)
+    return np.where(masks, 1, -1) * (worth[:, :1] - worth[:, 1:])
 
 
 def all_subsets(n_players: int, size: int) -> BoolArray:
@@ -41,7 +54,7 @@ def subsets_of(members: IntArray, n_players: int) -> BoolArray:
     return masks
 
 
-def distinct_subsets(rng: np.random.Generator, n_players: int, size: int, count: int) -> BoolArray:
+def distinct_subsets(rng: Generator, n_players: int, size: int, count: int) -> BoolArray:
     """`count` different coalitions of one size, uniform without replacement, in random order.
 
     Few coalitions are listed and shuffled; of many, repeated draws are rejected.
@@ -59,9 +72,7 @@ def distinct_subsets(rng: np.random.Generator, n_players: int, size: int, count:
     return masks
 
 
-def spread_sizes(
-    rng: np.random.Generator, chances: FloatArray, room: Sequence[int], count: int
-) -> IntArray:
+def spread_sizes(rng: Generator, chances: FloatArray, room: Sequence[int], count: int) -> IntArray:
     """How many of `count` draws fall on each size when a size holds only so many coalitions.
 
     Draws on a size that is used up are made again among the rest, as if it had been dropped.

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from functools import partial
 from math import comb, log
-from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray
+from dushapley.arrays import BoolArray, FloatArray, slices
 from dushapley.estimators.calibration import WITH, WITHOUT, Cells, populations
 from dushapley.estimators.du import alone_and_without
 from dushapley.estimators.method import (
     Method,
     Option,
+    Options,
     coalition_bytes,
     refuse_large_plan,
     two_squares,
@@ -38,8 +38,6 @@ SINGLE = (
 )
 """What must be said where there are no standard errors."""
 
-Questions = Generator[Ask, FloatArray, None]
-
 
 def svarm(problem: Problem) -> Conversation:
     r"""Value = mean utility of coalitions with an owner − mean utility of those without.
@@ -62,7 +60,8 @@ def svarm(problem: Problem) -> Conversation:
     drawn = random_subsets(problem.rng, first, n - 1)
     others = np.zeros((2 * n, n), dtype=np.bool_)  # the j-th without owner j mod I
     others[~np.concatenate([own, own])] = drawn.ravel()
-    answers = yield Ask(np.concatenate([others[:n] | own, others[n:]]))
+    others[:n] |= own  # the first half with it
+    answers = yield Ask(others)
     nowhere = np.zeros(n, dtype=np.int64)
     cells.add(own, nowhere, answers[:n], WITH)
     cells.add(own, nowhere, answers[n:], WITHOUT)
@@ -127,32 +126,31 @@ def stratified_svarm(problem: Problem) -> Conversation:
     warm = problem.options["form"] == "warm-up"
     refuse_large_plan(problem, 4.0 if warm else coalition_bytes(n))
     alone, without = yield from alone_and_without(n)
-    for side, size, means in (
-        (WITHOUT, 0, problem.empty),
-        (WITH, n, problem.full),
-        (WITH, n - 1, (without.sum() - without) / (n - 1)),
-        (WITHOUT, 1, (alone.sum() - alone) / (n - 1)),
-        (WITH, 1, alone),
-        (WITHOUT, n - 1, without),
-    ):
-        cells.know(side, size, means)
+    cells.know(WITHOUT, 0, problem.empty)
+    cells.know(WITH, n, problem.full)
+    cells.know(WITH, n - 1, (without.sum() - without) / (n - 1))
+    cells.know(WITHOUT, 1, (alone.sum() - alone) / (n - 1))
+    cells.know(WITH, 1, alone)
+    cells.know(WITHOUT, n - 1, without)
     if n >= 4 and warm:
         yield from warm_up(problem, cells)
     left = problem.budget - fixed_cost(n, problem.options)
-    for some in drawn(problem, left if n >= 4 else 0):
+    for some in drawn(problem, left) if n >= 4 and left > 0 else ():
         answers = yield Ask(some, partial(stratified_estimate, problem, cells))
         cells.add(some, some.sum(axis=1), answers)
     return stratified_estimate(problem, cells, last=True)
 
 
-def warm_up(problem: Problem, cells: Cells) -> Questions:
+def warm_up(problem: Problem, cells: Cells) -> Generator[Ask, FloatArray, None]:
     """One value for every mean: coalitions of size s that cover everybody, and complements."""
     n = problem.n_players
-    covers = [cover(problem.rng, n, size) for size in range(2, n - 1) for _ in range(2)]
-    blocks = np.concatenate([block for block, _ in covers])
-    members = np.concatenate([own for _, own in covers])
-    side = np.concatenate([np.full(len(b), turn % 2) for turn, (b, _) in enumerate(covers)])
-    masks = blocks ^ (side == WITHOUT)[:, None]
+    sizes = np.repeat(np.arange(2, n - 1), 2).tolist()
+    covers = [cover(problem.rng, n, size) for size in sizes]
+    blocks, owned = zip(*covers, strict=True)
+    members = np.concatenate(owned)
+    turns = np.arange(len(covers)) % 2
+    side = np.repeat(turns, [len(block) for block in blocks])
+    masks = np.concatenate(blocks) ^ (side == WITHOUT)[:, None]
     answers = yield Ask(masks, partial(stratified_estimate, problem, cells))
     for which in (WITH, WITHOUT):
         rows = side == which
@@ -167,9 +165,10 @@ def cover(rng: np.random.Generator, n_players: int, size: int) -> tuple[BoolArra
     members = blocks.copy()
     for row, start in enumerate(starts):
         own = order[start : start + size]
-        filling = rng.choice(order[:start], size - len(own), replace=False) if start else own[:0]
         members[row, own] = True
-        blocks[row, own] = blocks[row, filling] = True
+        blocks[row, own] = True
+        if start:
+            blocks[row, rng.choice(order[:start], size - len(own), replace=False)] = True
     return blocks, members
 
 
@@ -180,13 +179,11 @@ def drawn(problem: Problem, count: int) -> Iterator[BoolArray]:
     are held as bits.
     """
     n = problem.n_players
-    if count <= 0:
-        return
-    chances, rng = size_chances(n), problem.rng
+    rng, chances = problem.rng, size_chances(n)
     if problem.options["form"] == "warm-up":
         # in parts: one draw of millions would take eight times its bytes
-        parts = [min(AT_ONCE, count - start) for start in range(0, count, AT_ONCE)]
-        drawn = [2 + rng.choice(len(chances), size=part, p=chances) for part in parts]
+        numbers = [part.stop - part.start for part in slices(count, AT_ONCE)]
+        drawn = [2 + rng.choice(len(chances), size=number, p=chances) for number in numbers]
         sizes = np.concatenate([one.astype(np.min_scalar_type(n)) for one in drawn])
         for part in batches(problem, count):
             yield random_subsets(rng, sizes[part].astype(np.int64), n)
@@ -208,9 +205,8 @@ def batches(problem: Problem, count: int) -> Iterator[slice]:
         start = stop
 
 
-def size_chances(n_players: int) -> FloatArray:
+def size_chances(n: int) -> FloatArray:
     """Chance of each size 2..I−2: falling as 1/s towards the middle, which gets 1/(I ln I)."""
-    n = n_players
     sizes = np.arange(2, n - 1)
     chances = 1 / np.minimum(sizes, n - sizes)
     if n % 2 == 0 and n > 4:
@@ -218,7 +214,7 @@ def size_chances(n_players: int) -> FloatArray:
         chances[middle] = 0
         chances *= (1 - 1 / (n * log(n))) / chances.sum()
         chances[middle] = 1 / (n * log(n))
-    return np.asarray(chances / chances.sum())
+    return chances / chances.sum()
 
 
 def stratified_estimate(problem: Problem, cells: Cells, *, last: bool = False) -> Estimate:
@@ -234,15 +230,15 @@ def stratified_estimate(problem: Problem, cells: Cells, *, last: bool = False) -
     sampled = (weights > 0) & ~cells.exact
     replicates = int(cells.count[sampled].min()) if sampled.any() else None
     notes = not_shapley(problem.options["semivalue"])
-    plus = problem.options["form"] == "+"
-    population = populations(n) if plus else None
+    population = populations(n) if problem.options["form"] == "+" else None
     if bool((~cells.known(population) & (weights > 0)).any()):
         return Estimate(values, replicates=replicates, notes=(*notes, SINGLE))
-    spread, joint = cells.spread(shares, population), cells.covariance(shares, last=last)
+    spread = cells.spread(shares, population)
+    joint = cells.covariance(shares, last=last)
     return spread.around(values, joint, replicates and max(replicates, LENT), notes)
 
 
-def fixed_cost(n_players: int, options: Mapping[str, Any]) -> int:
+def fixed_cost(n_players: int, options: Options) -> int:
     """Coalitions asked before any is drawn: of one and of all but one owner; and the warm-up.
 
     The latter gives every sampled mean one value.
@@ -262,6 +258,11 @@ METHOD = Method(
     cite="kolpaczki2024",
 )
 
+FORM = Option(
+    "warm-up",
+    "'warm-up' (unbiased) or '+' (no repetition, better from 1.5I² on)",
+    choices=("warm-up", "+"),
+)
 STRATIFIED = Method(
     name="stratified-svarm",
     summary="svarm size by size; also Banzhaf and Beta semivalues (unbiased with warm-up)",
@@ -270,13 +271,6 @@ STRATIFIED = Method(
     least=lambda n, options: 2 + fixed_cost(n, options),
     default=two_squares,
     biased=lambda options: options["form"] == "+" or options["semivalue"] != SHAPLEY,
-    options={
-        "form": Option(
-            "warm-up",
-            "'warm-up' (unbiased) or '+' (no repetition, better from 1.5I² on)",
-            choices=("warm-up", "+"),
-        ),
-        "semivalue": SEMIVALUE,
-    },
+    options={"form": FORM, "semivalue": SEMIVALUE},
     cite="kolpaczki2024",
 )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import numpy as np
 
-from dushapley.arrays import FloatArray
 from dushapley.estimators.calibration import Moments, final
 from dushapley.estimators.method import Method, Option, two_squares
-from dushapley.estimators.permutation import one_walk, random_orders
-from dushapley.protocol import Ask, Conversation, Estimate, Problem
+from dushapley.estimators.permutation import gains_along, one_walk, random_orders
+from dushapley.protocol import Ask, Conversation, Problem
 
 
 def tmc(problem: Problem) -> Conversation:
@@ -26,41 +23,34 @@ def tmc(problem: Problem) -> Conversation:
     of walks, of sampling error only. With ``tolerance=0`` nothing is truncated and the method is
     `permutation`. Ghorbani and Zou (2019), Algorithm 1.
     """
-    moments = Moments(problem.n_players)
-    left, steps = problem.budget, problem.n_players - 1
-    while left >= steps:
-        walks = min(max(1, problem.batch), left // steps)
-        gains, asked = yield from truncated_walks(problem, walks, moments.estimate())
-        moments.add(gains)
-        left -= asked
+    n = problem.n_players
+    slack = problem.options["tolerance"] * abs(problem.total)
+    moments = Moments(n)
+    left = problem.budget
+    while left >= n - 1:
+        so_far = moments.estimate()
+        going = np.arange(min(max(1, problem.batch), left // (n - 1)))
+        orders = random_orders(problem.rng, len(going), n)
+        path = np.full((len(going), n + 1), problem.empty)
+        inside = np.zeros(orders.shape, dtype=np.bool_)
+        for step in range(1, n):  # several walks in step
+            inside[going, orders[going, step - 1]] = True
+            answers = yield Ask(inside[going], so_far)
+            left -= len(going)
+            path[going, step:] = answers[:, None]
+            going = going[~(np.abs(problem.full - answers) < slack)]
+            if len(going) == 0:
+                break
+        path[going, n] = problem.full
+        moments.add(gains_along(orders, path))
     return final(moments.estimate())
 
 
-def truncated_walks(
-    problem: Problem, walks: int, so_far: Estimate | None
-) -> Generator[Ask, FloatArray, tuple[FloatArray, int]]:
-    """Walk several orders in step; what every owner adds, and how many pools were asked."""
-    n = problem.n_players
-    orders = random_orders(problem.rng, walks, n)
-    path = np.full((walks, n + 1), problem.empty)
-    inside = np.zeros((walks, n), dtype=np.bool_)
-    going = np.arange(walks)
-    slack = problem.options["tolerance"] * abs(problem.total)
-    asked = 0
-    for step in range(1, n):
-        inside[going, orders[going, step - 1]] = True
-        answers = yield Ask(inside[going], so_far)
-        asked += len(going)
-        path[going, step:] = answers[:, None]
-        going = going[~(np.abs(problem.full - answers) < slack)]
-        if len(going) == 0:
-            break
-    path[going, n] = problem.full
-    gains = np.empty((walks, n))
-    np.put_along_axis(gains, orders, np.diff(path, axis=1), axis=1)
-    return gains, asked
-
-
+TOLERANCE = Option(
+    0.01,
+    "part of u(all) − u(∅) below which a walk stops, from 0 to 1",
+    valid=lambda tolerance: 0 <= tolerance <= 1,
+)
 METHOD = Method(
     name="tmc",
     summary="random orders, left once nothing is left to gain (Data Shapley, biased)",
@@ -70,12 +60,6 @@ METHOD = Method(
     keeps=frozenset({"null player"}),
     biased=True,
     foreseeable="never",
-    options={
-        "tolerance": Option(
-            0.01,
-            "part of u(all) − u(∅) below which a walk stops, from 0 to 1",
-            valid=lambda tolerance: 0 <= tolerance <= 1,
-        )
-    },
+    options={"tolerance": TOLERANCE},
     cite="ghorbani2019",
 )

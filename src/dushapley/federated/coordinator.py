@@ -9,12 +9,23 @@ from secrets import token_hex
 from time import monotonic, sleep
 from typing import Any
 
+from dushapley.arrays import AnyDict, AnyMapping, Names
 from dushapley.errors import FederationFailed
 from dushapley.federated.messages import Message
 from dushapley.federated.policy import LEVELS
 from dushapley.federated.schema import Agreement, agree
-from dushapley.federated.transport import Transport
-from dushapley.results import schema as rules
+from dushapley.federated.transport import Contents, Transport
+from dushapley.results.schema import (
+    choice,
+    fields,
+    first,
+    listed,
+    mapped,
+    number,
+    rule,
+    text,
+    whole,
+)
 from dushapley.validation import check_whole, is_number, is_whole
 
 
@@ -50,16 +61,6 @@ class Traffic:
     repeated: int = 0
     answered: Counter[str] = field(default_factory=Counter)
 
-    def record(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {
-            "messages": self.messages,
-            "repeated": self.repeated,
-            "bytes_sent": self.sent,
-            "bytes_received": self.received,
-            "answered": dict(sorted(self.answered.items())),
-        }
-
 
 @dataclass
 class Member:
@@ -67,7 +68,7 @@ class Member:
 
     name: str
     address: str
-    schema: Mapping[str, Any]
+    schema: AnyMapping
     content: str = ""
     rows: int = 0
     traffic: Traffic = field(default_factory=Traffic)
@@ -127,10 +128,8 @@ class Federation:
     def _gather(self, wanted: int | None, within: float) -> None:
         """Wait until all owners are there, and hear what each has."""
         until = monotonic() + within
-        while True:
-            self._meet(until)
-            if self.members and (wanted is None or len(self.members) >= wanted):
-                break
+        self._meet(until)
+        while len(self.members) < (wanted or 1):
             if monotonic() > until:
                 came = ", ".join(self.members) or "nobody"
                 raise FederationFailed(
@@ -139,6 +138,7 @@ class Federation:
                     "again."
                 )
             sleep(LOOK_AGAIN)
+            self._meet(until)
         self.members = dict(sorted(self.members.items()))
 
     def _meet(self, until: float, replaceable: Collection[str] = ()) -> None:
@@ -175,20 +175,17 @@ class Federation:
         if fault is not None:
             raise FederationFailed(f"{name} cannot join: its schema is wrong ({fault}).")
         member = self.members.setdefault(name, Member(name, address, answer.about))
-        if member.address != address:  # started again, or another of the same name
-            if name not in replaceable and self._is_there(member.address, question):
+        known = member.address
+        if known != address:  # started again; or another of the same name, if the first answers
+            there = name not in replaceable and known in self.transport.addresses()
+            if there and known in self.transport.exchange({known: question}, self.patience):
                 raise FederationFailed(
                     f"Two owners call themselves {name!r}. Start one of them by another --name."
                 )
-            self._strange.add(member.address)
+            self._strange.add(known)
             member.address = address
             member.schema = answer.about if self.agreement is None else member.schema
         self._count(member, question, reply, "schema")
-
-    def _is_there(self, address: str, question: bytes) -> bool:
-        """Whether an owner that has joined still answers: it may have been started again."""
-        there = address in self.transport.addresses()
-        return there and address in self.transport.exchange({address: question}, self.patience)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -197,7 +194,6 @@ class Federation:
 
     def refuse_level(self, level: str) -> None:
         """Refuse what some owner does not answer, before anything is trained."""
-        assert level in LEVELS
         against = [m for m in self.members.values() if level not in m.schema["levels"]]
         if against:
             told = "; ".join(f"{m.name} allows {m.schema['policy']}" for m in against)
@@ -207,7 +203,7 @@ class Federation:
             )
 
     def agree(
-        self, *, scaled: bool, columns: Sequence[str] | None = None, labels: Sequence[Any] = ()
+        self, *, scaled: bool, columns: Names | None = None, labels: Sequence[Any] = ()
     ) -> tuple[Agreement, tuple[str, ...]]:
         """Agree with all owners how rows become numbers; and notes about what differs."""
         schemas = {name: member.schema for name, member in self.members.items()}
@@ -218,13 +214,18 @@ class Federation:
             content, rows = answer.about.get("content"), answer.about.get("rows")
             if not isinstance(content, str) or not is_whole(rows, 1, 2**53):
                 raise FederationFailed("it lacks the fingerprint of its rows")
-            self.members[name].content, self.members[name].rows = content, rows
+            member = self.members[name]
+            member.content, member.rows = content, rows
 
         self.ask({name: Message("agree", told) for name in self.members}, joined)
-        own = [f"{n}: {note}" for n, m in self.members.items() for note in m.schema["notes"]]
+        own = [
+            f"{member.name}: {note}"
+            for member in self.members.values()
+            for note in member.schema["notes"]
+        ]
         return self.agreement, (*notes, *own)
 
-    def ask(self, questions: Mapping[str, Message], check: Check) -> dict[str, Any]:
+    def ask(self, questions: Mapping[str, Message], check: Check) -> AnyDict:
         """One round: a question to each of these owners, and what their answers came to.
 
         In the order of owners' names, whoever answered first.
@@ -233,23 +234,25 @@ class Federation:
         self._stale.clear()
         started = monotonic()
         waiting = {name: self._addressed(name, q) for name, q in questions.items()}
-        found: dict[str, Any] = {}
+        found: AnyDict = {}
         attempt, again = 0, False
         while attempt < self.attempts:
             for name, answer in self._answers(waiting, again=again):
                 found[name] = self._checked(name, questions[name].kind, answer, check)
                 del waiting[name]
             if not waiting:
-                self.seconds += monotonic() - started
-                self.tell(f"round {self.rounds}: all answered, {monotonic() - started:.0f} s")
-                return {name: found[name] for name in sorted(found)}
+                took = monotonic() - started
+                self.seconds += took
+                self.tell(f"round {self.rounds}: all answered, {took:.0f} s")
+                return dict(sorted(found.items()))
             again = True
             self.tell(f"round {self.rounds}: {' and '.join(sorted(waiting))} must be asked again")
             attempt += not self._look_for(waiting)
+        silent = " and ".join(sorted(waiting))
         raise FederationFailed(
-            f"{' and '.join(sorted(waiting))} did not answer round {self.rounds} within "
-            f"{self.patience:g} s, asked {self.attempts} times. See to its computer and start its "
-            "owner again, then run the same again: what was paid is in the ledger."
+            f"{silent} did not answer round {self.rounds} within {self.patience:g} s, asked "
+            f"{self.attempts} times. See to its computer and start its owner again, then run the "
+            "same again: what was paid is in the ledger."
         )
 
     def _addressed(self, name: str, question: Message) -> bytes:
@@ -262,53 +265,46 @@ class Federation:
 
     def _answers(self, waiting: dict[str, bytes], *, again: bool) -> Iterator[tuple[str, Message]]:
         """Answers of this round that came in time; owners started anew are told the agreement."""
-        sent = {self.members[name].address: (name, q) for name, q in waiting.items()}
-        for name in waiting:
-            self.members[name].traffic.repeated += again
-        replies = self.transport.exchange({a: q for a, (_, q) in sent.items()}, self.patience)
-        for address, (name, question) in sent.items():
-            if address not in replies:
-                self.members[name].traffic.messages += 1
-                self.members[name].traffic.sent += len(question)
+        asked = [self.members[name] for name in waiting]
+        sent = {member.address: waiting[member.name] for member in asked}
+        for member in asked:
+            member.traffic.repeated += again
+        replies = self.transport.exchange(sent, self.patience)
+        for member, question in zip(asked, sent.values(), strict=True):
+            name, reply = member.name, replies.get(member.address)
+            if reply is None:
+                member.traffic.messages += 1
+                member.traffic.sent += len(question)
                 continue
-            answer = self._read(name, replies[address])
-            self._count(self.members[name], question, replies[address], answer.kind)
+            try:
+                answer = Message.decode(reply)
+            except FederationFailed as fault:
+                raise self._wrong(name, "any", str(fault).rstrip(".")) from None
+            self._count(member, question, reply, answer.kind)
             if answer.kind == "fault" and answer.about.get("rejoin") is True:
                 self._rejoin(name)
             elif self._is_current(name, answer):
                 yield name, answer
 
-    def _read(self, name: str, reply: bytes) -> Message:
-        try:
-            return Message.decode(reply)
-        except FederationFailed as fault:
-            raise self._wrong(name, "any", str(fault).rstrip(".")) from None
-
     def _is_current(self, name: str, answer: Message) -> bool:
         """Whether an answer is one to this round's question; one of an earlier round is dropped."""
-        about = answer.about
-        if about.get("owner") != name:
-            raise self._wrong(name, answer.kind, f"it comes from {about.get('owner')!r}")
-        if about.get("run") == self.run and about.get("round") == self.rounds:
+        owner, run, number = (answer.about.get(key) for key in ("owner", "run", "round"))
+        if owner != name:
+            raise self._wrong(name, answer.kind, f"it comes from {owner!r}")
+        if run == self.run and number == self.rounds:
             return True
         self.members[name].traffic.answered["stale"] += 1
         self._stale[name] += 1
         if self._stale[name] == self.attempts:
-            raise self._wrong(
-                name, answer.kind, f"it belongs to round {about.get('round')}, not {self.rounds}"
-            )
+            raise self._wrong(name, answer.kind, f"it belongs to round {number}, not {self.rounds}")
         return False
 
     def _checked(self, name: str, kind: str, answer: Message, check: Check) -> Any:
+        asked, reason = f"round {self.rounds} ({kind})", answer.about.get("reason")
         if answer.kind == "refused":
-            raise Refused(
-                f"{name} refused round {self.rounds} ({kind}): {answer.about.get('reason')}."
-            )
+            raise Refused(f"{name} refused {asked}: {reason}.")
         if answer.kind == "fault":
-            raise FederationFailed(
-                f"{name} could not answer round {self.rounds} ({kind}): "
-                f"{answer.about.get('reason')}."
-            )
+            raise FederationFailed(f"{name} could not answer {asked}: {reason}.")
         if answer.kind != kind:
             raise self._wrong(name, kind, f"it answers {answer.kind!r}")
         try:
@@ -322,11 +318,11 @@ class Federation:
             "Nothing of this round was; what was paid before is in the ledger."
         )
 
-    def _look_for(self, waiting: Mapping[str, bytes]) -> bool:
+    def _look_for(self, waiting: Contents) -> bool:
         """Find owners that have not answered under addresses that are new; whether any came."""
-        before = {name: self.members[name].address for name in waiting}
+        before = {member.address for member in self.members.values()}
         self._meet(monotonic() + self.patience, replaceable=waiting)
-        back = [name for name in waiting if self.members[name].address != before[name]]
+        back = [name for name in waiting if self.members[name].address not in before]
         for name in back:
             self._rejoin(name)
         return bool(back)
@@ -337,10 +333,10 @@ class Federation:
         member = self.members[name]
         question = self._addressed(name, Message("agree", {"agreement": asdict(self.agreement)}))
         replies = self.transport.exchange({member.address: question}, self.patience)
-        if member.address not in replies:
+        if (reply := replies.get(member.address)) is None:
             return
-        answer = Message.decode(replies[member.address])
-        self._count(member, question, replies[member.address], answer.kind)
+        answer = Message.decode(reply)
+        self._count(member, question, reply, answer.kind)
         if answer.kind != "agree":
             raise FederationFailed(f"{name} cannot join again: {answer.about.get('reason')}.")
         if member.content and answer.about.get("content") != member.content:
@@ -350,57 +346,65 @@ class Federation:
             )
 
     def _count(self, member: Member, question: bytes, reply: bytes, kind: str) -> None:
-        member.traffic.messages += 1
-        member.traffic.sent += len(question)
-        member.traffic.received += len(reply)
-        member.traffic.answered[kind] += 1
+        traffic = member.traffic
+        traffic.messages += 1
+        traffic.sent += len(question)
+        traffic.received += len(reply)
+        traffic.answered[kind] += 1
 
-    def account(self) -> dict[str, Any]:
+    def account(self) -> AnyDict:
         """Rounds, messages and bytes so far, in all and by owner."""
-        traffic = [member.traffic for member in self.members.values()]
-        return {
-            "rounds": self.rounds,
-            "messages": sum(t.messages for t in traffic),
-            "bytes": sum(t.sent + t.received for t in traffic),
-            "owners": {name: member.traffic.record() for name, member in self.members.items()},
-        }
+        owners, messages, size = {}, 0, 0
+        for name, member in self.members.items():
+            passed = member.traffic
+            messages += passed.messages
+            size += passed.sent + passed.received
+            owners[name] = {
+                "messages": passed.messages,
+                "repeated": passed.repeated,
+                "bytes_sent": passed.sent,
+                "bytes_received": passed.received,
+                "answered": dict(sorted(passed.answered.items())),
+            }
+        return {"rounds": self.rounds, "messages": messages, "bytes": size, "owners": owners}
 
 
-def schema_fault(told: Mapping[str, Any]) -> str | None:
+def schema_fault(told: AnyMapping) -> str | None:
     """What is wrong with what an owner told of its table; None: nothing."""
-    number = rules.fields(
+    numbers = fields(
         {
-            "kind": rules.choice("number"),
-            "count": rules.whole(),
-            "mean": rules.number(),
-            "square": rules.number(least=0),
+            "kind": choice("number"),
+            "count": whole(),
+            "mean": number(),
+            "square": number(least=0),
         }
     )
-    text = rules.fields(
+    words = fields(
         {
-            "kind": rules.choice("text"),
-            "categories": rules.listed(rules.text(1000), most=100_000),
-            "rare": rules.whole(),
+            "kind": choice("text"),
+            "categories": listed(text(1000), most=100_000),
+            "rare": whole(),
         }
     )
 
     def column(thing: object, where: str) -> str | None:
         wordy = isinstance(thing, Mapping) and thing.get("kind") == "text"
-        return (text if wordy else number)(thing, where)
+        return (words if wordy else numbers)(thing, where)
 
-    label = rules.rule(lambda x: isinstance(x, (str, bool, int, float)), "a label")
-    target = {
-        "name": rules.text(1000),
-        "kind": rules.choice("numbers", "classes"),
-        "labels": rules.listed(label, most=1000),
-    }
+    label = rule(lambda x: isinstance(x, (str, bool, int, float)), "a label")
     checked = {
-        "rows": rules.whole(1),
-        "columns": rules.mapped(column),
-        "target": rules.fields(target),
-        "levels": rules.listed(rules.choice(*LEVELS), most=len(LEVELS)),
-        "policy": rules.text(10_000),
-        "held_back": rules.whole(),
-        "notes": rules.listed(rules.text(), most=1000),
+        "rows": whole(1),
+        "columns": mapped(column),
+        "target": fields(
+            {
+                "name": text(1000),
+                "kind": choice("numbers", "classes"),
+                "labels": listed(label, most=1000),
+            }
+        ),
+        "levels": listed(choice(*LEVELS), most=len(LEVELS)),
+        "policy": text(10_000),
+        "held_back": whole(),
+        "notes": listed(text(), most=1000),
     }
-    return rules.first(check(told.get(name), name) for name, check in checked.items())
+    return first(check(told.get(name), name) for name, check in checked.items())

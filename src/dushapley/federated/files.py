@@ -51,16 +51,13 @@ def owner_of_files(
     found, skipped = opened(files)
     if name is None and len(found) != 1:
         raise InvalidOption(f"Found {len(found)} files of one owner; say its name with --name.")
-    seen = {file.path: _look(file.path) for file in found}
-    known = {file.path: file.sha256 for file in found}
+    changed = _watch(found)
     table, findings = _table(found, target, reading, accept, skipped)
     for sentence in findings.sentences():
         tell(sentence)
     codes = sorted({finding.code for finding in findings})
     notes = (f"its own check noted {', '.join(codes)}",) if codes else ()
-    return Owner(
-        name or found[0].owner, table, policy, log, changed=_watch(seen, known), notes=notes
-    )
+    return Owner(name or found[0].owner, table, policy, log, changed=changed, notes=notes)
 
 
 def file_of_nobody(
@@ -84,7 +81,7 @@ def _table(
     """All rows as one table, once nothing odd about them stops it, and what is odd."""
     import pandas as pd
 
-    intake = take_in(files, target=target, reading=reading)
+    intake = take_in(files, target=target, reading=reading or Reading())
     intake = replace(intake, findings=(*skipped, *intake.findings))  # type: ignore[arg-type]
     findings = examine(intake, target, accept)
     findings.refuse_stops()
@@ -99,14 +96,16 @@ def _look(path: Path) -> tuple[int, int, int]:
     return about.st_mtime_ns, about.st_size, about.st_ino
 
 
-def _watch(seen: dict[Path, tuple[int, int, int]], known: dict[Path, str]) -> Callable[[], bool]:
+def _watch(files: Sequence[SourceFile]) -> Callable[[], bool]:
     """Whether a file holds other bytes than when it was read; read again only if it was touched."""
+    known = {file.path: file.sha256 for file in files}
+    seen = {path: _look(path) for path in known}
 
     def changed() -> bool:
-        for path, before in seen.items():
+        for path, content in known.items():
             try:
                 now = _look(path)
-                if now != before and SourceFile.read(path).sha256 != known[path]:
+                if now != seen[path] and SourceFile.read(path).sha256 != content:
                     return True
             except (OSError, ValueError):
                 return True

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from dushapley.arrays import Array, BoolArray, FloatArray, IntArray, Queries
+from dushapley.arrays import (
+    AnyDict,
+    AnyMapping,
+    Array,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Names,
+    Queries,
+)
 from dushapley.data.owners import Owners
 from dushapley.errors import FederationFailed, InvalidGame
 from dushapley.federated.coordinator import Federation, Refused
-from dushapley.federated.messages import Message, check_array
+from dushapley.federated.messages import Arrays, Message, check_array
 from dushapley.federated.policy import LEVELS
 from dushapley.federated.schema import Table
 from dushapley.federated.sums import summed_owners
@@ -29,10 +38,12 @@ from dushapley.games.rows import RowsGame, blocks
 from dushapley.hashing import content_hash, digest
 from dushapley.protocol import Estimate
 from dushapley.terminal import json_text
-from dushapley.validation import check_choice, check_whole, is_partial, refuse
+from dushapley.validation import check_choice, check_whole
 
 MOST_BLOCK, BLOCK_NUMBERS = 256, 2**21
 """Pools that one message carries, and numbers (16 MB of weights)."""
+USUAL = {"regression": "ridge", "classification": "lda"}
+"""Models that are made of sums, by task."""
 
 
 class FederatedGame(RowsGame):
@@ -111,7 +122,7 @@ class FederatedGame(RowsGame):
         l2: float = 0.0,
         local_steps: int = 5,
         local_batch: int | None = None,
-        columns: Sequence[str] | None = None,
+        columns: Names | None = None,
         empty: float | Literal["constant", "zero"] = "constant",
         at_least: Literal["empty"] | None = None,
         on_refusal: Literal["raise", "empty"] = "raise",
@@ -146,15 +157,11 @@ class FederatedGame(RowsGame):
 
     def _know_owners(self) -> None:
         """Set the owners as `RowsGame` knows them: by content, rank and size."""
-        members = list(self.federation.members.values())
-        owners = Owners(
-            names=self.federation.names,
-            X=tuple(np.empty((0, self.agreement.width)) for _ in members),
-            y=tuple(np.empty(0) for _ in members),
-            hashes=tuple(member.content for member in members),
-        )
-        super().__init__(owners)
-        self._set_owners([float(member.rows) for member in members], self.federation.names)
+        names, members = self.federation.names, self.federation.members.values()
+        X, y = np.empty((0, self.agreement.width)), np.empty(0)
+        contents = tuple(member.content for member in members)
+        super().__init__(Owners(names, (X,) * len(names), (y,) * len(names), contents))
+        self._set_owners([float(member.rows) for member in members], names)
 
     def _set_up(
         self, tested: tuple[FloatArray, Array] | None, model: str | None, scoring: Any, empty: Any
@@ -166,40 +173,45 @@ class FederatedGame(RowsGame):
                 "trains classes. Choose level='sums' with model='ridge'."
             )
         self.classes = np.array(list(self.agreement.classes))
-        self.scoring = scoring or "accuracy"
+        self.scoring, self.trained = scoring or "accuracy", f"SoftmaxRegression by {self.level}"
+        self.model_notes: tuple[str, ...] = () if self.at_least is None else (LIFTED,)
         width = len(self.classes) * (self.agreement.width + 1)
-        self.block = int(np.clip(BLOCK_NUMBERS // width, 1, self._most))
-        self.scorer = None
-        if tested is not None:
-            self.X_test, self.y_test = tested
-            self.scorer = Scorer(self.scoring, *tested, self.classes)
-        labels = [m.schema["target"]["labels"] for m in self.federation.members.values()]
-        self.has = np.array([np.isin(self.classes, np.array(known)) for known in labels])
+        self.block = min(max(BLOCK_NUMBERS // width, 1), self._most)
+        self.X_test, self.y_test = tested or (None, None)
+        self.scorer = None if tested is None else Scorer(self.scoring, *tested, self.classes)
+        members = self.federation.members
+        labels = [np.array(m.schema["target"]["labels"]) for m in members.values()]
+        self.has = np.array([np.isin(self.classes, known) for known in labels])
         self.nobody = self._empty(empty)
         shift = 0.0 if self.scorer is None else self.scorer.shift
         self.training = Training(deterministic=True, on_failure=self.on_refusal, shift=shift)
         local = asdict(self.local) if self.level == "models" else {}
         recipe = json_text([self.level, asdict(self.recipe), local, self.scoring])
-        held = [f"{name} {m.content}" for name, m in self.federation.members.items()]
+        held = [f"{name} {member.content}" for name, member in members.items()]
         judged = held if tested is None else [content_hash(*tested)]
         least = [] if self.at_least is None else ["at least", self.at_least]
-        nobody = self.nobody.value
-        return digest("federated game", recipe, self.agreement.name, nobody, *least, *judged)
+        named = recipe, self.agreement.name, self.nobody.value
+        return digest("federated game", *named, *least, *judged)
 
     def _empty(self, empty: Any) -> Outcome:
         """What nobody's data is worth."""
-        if empty == "zero" or isinstance(empty, (int, float)):
-            return Outcome(0.0 if empty == "zero" else float(empty))
+        if empty == "zero":
+            return Outcome(0.0)
+        if isinstance(empty, (int, float)):
+            return Outcome(float(empty))
         if self.scorer is not None:
             return average([best_constant(self.scorer)])
-        shape = (1, len(self.classes), self.agreement.width + 1)
-        answers = self._score_there(np.zeros(shape), np.ones((1, len(self.classes)), np.bool_))
+        weights = np.zeros((1, len(self.classes), self.agreement.width + 1))
+        answers = self._score_there(weights, np.ones(weights.shape[:2], np.bool_))
         frequencies = np.sum([answer["labels"] for answer in answers], axis=0)
         return Outcome(float(frequencies.max() / frequencies.sum()))
 
     def _held_back(self) -> dict[str, int]:
         """Rows that each owner holds back."""
-        held = {n: int(m.schema["held_back"]) for n, m in self.federation.members.items()}
+        held = {
+            name: int(member.schema["held_back"])
+            for name, member in self.federation.members.items()
+        }
         if not any(held.values()):
             raise InvalidGame(
                 "There is no test set: no test= was given, and no owner holds rows back. Pass "
@@ -219,36 +231,33 @@ class FederatedGame(RowsGame):
         }
         rows = ", ".join(f"{name} {count:,}" for name, count in self.tested.items())
         there = f"Models were scored where owners hold rows back, by counts alone: {rows} rows."
-        tested = () if self.scoring_here else (there,)
-        passed = in_words(self.federation.account())
-        return (*self._model_notes(), told[self.level], *tested, passed, *self.said)
+        tested = () if "coordinator" in self.tested else (there,)
+        return (
+            *self.model_notes,
+            told[self.level],
+            *tested,
+            in_words(self.federation.account()),
+            *self.said,
+        )
 
-    def _model_notes(self) -> tuple[str, ...]:
-        return () if self.at_least is None else (LIFTED,)
-
-    @property
-    def trained(self) -> str:
-        """Which model, in words."""
-        return f"SoftmaxRegression by {self.level}"
-
-    @property
-    def scoring_here(self) -> bool:
-        """Whether the test set is the coordinator's own."""
-        return "coordinator" in self.tested
-
-    def costs(self, evaluations: int | None = None) -> Mapping[str, Any]:
+    def costs(self, evaluations: int | None = None) -> AnyMapping:
         """Return rounds, messages and bytes of so many evaluations, or what there were so far."""
         if evaluations is not None:
             return self._price(evaluations)
-        policies = {n: m.schema["policy"] for n, m in self.federation.members.items()}
-        about = {"level": self.level, "test_rows": dict(self.tested), "policies": policies}
-        return {"federation": about | self.federation.account()}
+        asked = self.federation
+        about = {
+            "level": self.level,
+            "test_rows": dict(self.tested),
+            "policies": {name: member.schema["policy"] for name, member in asked.members.items()},
+        }
+        return {"federation": about | asked.account()}
 
     def _price(self, evaluations: int) -> Mapping[str, float]:
         steps = self.recipe.steps
-        rounds = -(-evaluations // self.block) * (steps + (not self.scoring_here))
+        rounds = -(-evaluations // self.block) * (steps + (self.scorer is None))
         each = bytes_each(evaluations, len(self.classes), self.agreement.width + 1) * steps
-        seconds = self.federation.seconds / max(self.federation.rounds, 1) * steps / self.block
+        asked = self.federation
+        seconds = asked.seconds / max(asked.rounds, 1) * steps / self.block
         return {
             "rounds": rounds,
             "messages": rounds * self.n_players,
@@ -257,7 +266,7 @@ class FederatedGame(RowsGame):
             "seconds": evaluations * seconds,
         }
 
-    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+    def closed_form(self, method: str, wishes: AnyMapping | None = None) -> Estimate | None:
         return None
 
     def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
@@ -292,8 +301,9 @@ class FederatedGame(RowsGame):
     def _judged(self, weights: FloatArray, present: BoolArray) -> list[Outcome]:
         """Outcomes of trained pools, by the test set here or by held-back rows there."""
         if self.scorer is not None:
-            pairs = zip(weights, present, strict=True)
-            return [average([self.scorer(self.classifier(w, p))]) for w, p in pairs]
+            return [
+                average([self.scorer(model)]) for model in map(self.classifier, weights, present)
+            ]
         answers = self._score_there(weights, present)
         rows = np.concatenate([answer["rows"] for answer in answers])
         right = np.concatenate([answer["right"] for answer in answers], axis=1)
@@ -306,28 +316,22 @@ class FederatedGame(RowsGame):
         model.n_features_in_ = self.agreement.width
         return model
 
-    def _score_there(self, weights: FloatArray, present: BoolArray) -> list[dict[str, Array]]:
+    def _score_there(self, weights: FloatArray, present: BoolArray) -> list[Arrays]:
         """Counts of held-back rows that each model gets right, owner by owner."""
         question = Message(
             "scores", {"pools": len(weights)}, {"weights": weights, "present": present}
         )
 
-        def check(name: str, answer: Message) -> dict[str, Array]:
+        def check(name: str, answer: Message) -> Arrays:
             groups = len(answer.arrays.get("rows", ()))
             rows = check_array(answer.arrays, "rows", "i", (groups,))
             right = check_array(answer.arrays, "right", "i", (len(weights), groups))
             labels = check_array(answer.arrays, "labels", "i", (len(self.classes),))
-            refuse(
-                FederationFailed,
-                (
-                    rows.sum() != self.tested[name] or labels.sum() != self.tested[name],
-                    f"it scored {int(rows.sum())} rows, and held back {self.tested[name]}",
-                ),
-                (
-                    (right < 0).any() or (right > rows).any() or (rows < 1).any(),
-                    "it counts more rows as right than there are",
-                ),
-            )
+            scored, held = int(rows.sum()), self.tested[name]
+            if scored != held or labels.sum() != held:
+                raise FederationFailed(f"it scored {scored} rows, and held back {held}")
+            if (right < 0).any() or (right > rows).any() or (rows < 1).any():
+                raise FederationFailed("it counts more rows as right than there are")
             return {"rows": rows, "right": right, "labels": labels}
 
         return list(self.federation.ask(dict.fromkeys(self.tested, question), check).values())
@@ -352,31 +356,20 @@ class SumsGame(FederatedGame):
         self, tested: tuple[FloatArray, Array] | None, model: str | None, scoring: Any, empty: Any
     ) -> str:
         assert tested is not None
-        numbers = self.agreement.classes is None
+        task: Any = "regression" if self.agreement.classes is None else "classification"
         self.inner = ModelGame(
-            summed_owners(self.federation, self.agreement),
-            model or ("ridge" if numbers else "lda"),
-            *tested,
-            scoring=scoring,
-            task="regression" if numbers else "classification",
-            empty=empty,
-            at_least=self.at_least,
-        )
+            summed_owners(self.federation, self.agreement), model or USUAL[task], *tested,
+            scoring=scoring, task=task, empty=empty, at_least=self.at_least,
+        )  # fmt: skip
         self.cheap, self.fractions, self.block = True, self.inner.fractions, self.inner.block
         self.training, self.scoring = self.inner.training, self.inner.scoring
+        self.model_notes, self.trained = self.inner.notes, described(self.inner.model)
         return digest("federated sums", str(self.inner.context))
-
-    def _model_notes(self) -> tuple[str, ...]:
-        return self.inner.notes
-
-    @property
-    def trained(self) -> str:
-        return described(self.inner.model)
 
     def _price(self, evaluations: int) -> Mapping[str, float]:
         return dict.fromkeys(("rounds", "messages", "bytes", "bytes_per_owner", "seconds"), 0)
 
-    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+    def closed_form(self, method: str, wishes: AnyMapping | None = None) -> Estimate | None:
         return self.inner.closed_form(method, wishes)
 
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
@@ -399,10 +392,14 @@ class Pools:
 
     def __init__(self, game: FederatedGame, counts: IntArray, draws: IntArray) -> None:
         self.game, self.counts, self.draws = game, counts, draws
-        self.members = [
-            (j, np.flatnonzero(counts[:, j] > 0)) for j in game.order if (counts[:, j] > 0).any()
-        ]
-        self.present = self._present()
+        holding = ((j, np.flatnonzero(counts[:, j])) for j in game.order)
+        self.members = [(j, pools) for j, pools in holding if len(pools)]
+        whole = counts == game.sizes
+        self.present = np.asarray((whole @ game.has.astype(np.int64)) > 0)
+        if (~whole & (counts > 0)).any():  # only its owner knows which classes some rows have
+            answers = self._ask("classes", {"level": game.level}, None)
+            for j, pools in self.members:
+                self.present[pools] |= answers[game.names[j]]
 
     def weights(self) -> FloatArray:
         """Train by the game's recipe; shape (m, C, d+1)."""
@@ -421,7 +418,7 @@ class Pools:
         return weights
 
     def _summed(
-        self, kind: str, about: dict[str, Any], weights: FloatArray, parts: FloatArray
+        self, kind: str, about: AnyDict, weights: FloatArray, parts: FloatArray
     ) -> FloatArray:
         """Add up answers over owners, in the order of content, each times its entry of `parts`."""
         answers = self._ask(kind, about, weights)
@@ -430,34 +427,26 @@ class Pools:
             total[pools] += parts[pools, j, None, None] * answers[self.game.names[j]]
         return total
 
-    def _present(self) -> BoolArray:
-        """Which classes each pool has; asked where somebody gives part of its rows."""
-        game = self.game
-        whole = self.counts == game.sizes
-        present = (whole @ game.has.astype(np.int64)) > 0
-        if is_partial(self.counts / np.maximum(game.sizes, 1)).any():
-            answers = self._ask("classes", {"level": game.level}, None)
-            for j, pools in self.members:
-                present[pools] |= answers[game.names[j]]
-        return np.asarray(present)
-
-    def _ask(self, kind: str, about: dict[str, Any], weights: FloatArray | None) -> dict[str, Any]:
+    def _ask(self, kind: str, about: AnyDict, weights: FloatArray | None) -> AnyDict:
         """One round: each owner is asked about the pools that it is in."""
-        names = {"gradients": "slopes", "steps": "weights", "classes": "seen"}
+        answered = {
+            "gradients": ("slopes", "f"),
+            "steps": ("weights", "f"),
+            "classes": ("seen", "b"),
+        }
         shapes, questions = {}, {}
         for j, pools in self.members:
-            arrays: dict[str, Array] = {"counts": self.counts[pools, j], "draws": self.draws[pools]}
+            name = self.game.names[j]
+            arrays = {"counts": self.counts[pools, j], "draws": self.draws[pools]}
+            shapes[name] = (len(pools), len(self.game.classes))
             if weights is not None:
                 arrays |= {"weights": weights[pools], "present": self.present[pools]}
+                shapes[name] = arrays["weights"].shape
             told = {**about, "pools": len(pools), "rank": self.game.ranks[j]}
-            name = self.game.names[j]
             questions[name] = Message(kind, told, arrays)
-            classes = (len(pools), len(self.game.classes))
-            shapes[name] = classes if weights is None else (*classes, weights.shape[2])
-        types = "b" if kind == "classes" else "f"
 
         def check(name: str, answer: Message) -> Array:
-            return check_array(answer.arrays, names[kind], types, shapes[name])
+            return check_array(answer.arrays, *answered[kind], shapes[name])
 
         return self.game.federation.ask(questions, check)
 
@@ -474,21 +463,18 @@ def _counted(right: IntArray, rows: IntArray) -> Outcome:
 
 def refuse_misfit(level: str, test: object, scoring: str | None, model: str | None) -> None:
     """Refuse what does not go together, before anybody is asked."""
-    refuse(
-        InvalidGame,
-        (
-            level == "sums" and test is None,
+    if level == "sums" and test is None:
+        raise InvalidGame(
             "level='sums' trains models here, so that owners could not score them. Pass test= "
-            "with rows of nobody, or choose level='gradients'.",
-        ),
-        (
-            level != "sums" and model is not None,
+            "with rows of nobody, or choose level='gradients'."
+        )
+    if level != "sums" and model is not None:
+        raise InvalidGame(
             f"model={model!r} was given, but level={level!r} trains softmax regression. Leave it "
-            "out, or choose level='sums'.",
-        ),
-        (
-            test is None and scoring not in (None, "accuracy"),
+            "out, or choose level='sums'."
+        )
+    if test is None and scoring not in (None, "accuracy"):
+        raise InvalidGame(
             f"scoring={scoring!r} was given, but rows that owners hold back are scored by counts "
-            "alone, which is accuracy. Leave it out, or pass test=.",
-        ),
-    )
+            "alone, which is accuracy. Leave it out, or pass test=."
+        )

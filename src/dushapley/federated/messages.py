@@ -15,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array
+from dushapley.arrays import AnyMapping, Array
 from dushapley.errors import FederationFailed
 from dushapley.validation import is_whole, strict_json
 
 MAGIC = b"dushapley.federated/1\n"
 TYPES = {"<f8": np.dtype("<f8"), "<i8": np.dtype("<i8"), "|b1": np.dtype("|b1")}
 """Arrays that may travel: decimal numbers, whole numbers, truth values."""
+Arrays = Mapping[str, Array]
+"""Arrays by name."""
 MOST_BYTES = 2**28
 """Bytes of a message."""
 MOST_ARRAYS, MOST_AXES = 32, 4
@@ -43,8 +45,8 @@ class Message:
     """
 
     kind: str
-    about: Mapping[str, Any] = field(default_factory=dict)
-    arrays: Mapping[str, Array] = field(default_factory=dict)
+    about: AnyMapping = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """The message as bytes, the same for the same message.
@@ -90,7 +92,7 @@ def _plain(array: Array) -> Array:
     return np.ascontiguousarray(array, dtype=TYPES[kind]).reshape(array.shape)
 
 
-def _arrays(listed: list[Any], content: memoryview) -> dict[str, Array]:
+def _arrays(listed: list[Any], content: memoryview) -> Arrays:
     """Arrays of the given types and shapes, which must fill the bytes exactly."""
     found: dict[str, Array] = {}
     place = 0
@@ -124,7 +126,7 @@ def unreadable(found: str) -> FederationFailed:
     )
 
 
-def check_array(arrays: Mapping[str, Array], name: str, kind: str, shape: tuple[int, ...]) -> Array:
+def check_array(arrays: Arrays, name: str, kind: str, shape: tuple[int, ...]) -> Array:
     """An array of a message that has this kind and shape and no missing or infinite numbers."""
     array = arrays.get(name)
     if array is None:

@@ -6,9 +6,8 @@ How questions arrive (see `transport`) is no concern of this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -93,10 +92,11 @@ class Owner:
         table = Table.of(data).only(self.policy.columns)
         kept, held = _held_back(len(table), self.policy.hold_back)
         self.table, self.held_back = table.rows(kept), table.rows(held)
-        if len(self.table) < self.policy.least_rows:
+        size, least = len(self.table), self.policy.least_rows
+        if size < least:
             raise InvalidOwners(
-                f"{name} has {len(self.table):,} rows to train on, and its policy answers of at "
-                f"least {self.policy.least_rows:,}. Bring more rows, or lower least_rows."
+                f"{name} has {size:,} rows to train on, and its policy answers of at least "
+                f"{least:,}. Bring more rows, or lower least_rows."
             )
         self.joined: dict[str, Joined] = {}
         self._answers: dict[str, Callable[[Message], Message]] = {
@@ -146,11 +146,13 @@ class Owner:
             level = str(about.get("level"))
         if level is not None and level not in policy.levels:
             raise Refusal(f"{self.name} does not answer {level}: its policy allows {policy.words}")
-        if policy.most_questions is not None and self.log.questions >= policy.most_questions:
-            raise Refusal(f"{self.name} has answered all {policy.most_questions:,} questions")
-        new = (about.get("run"), about.get("round")) not in self.log.rounds
-        if policy.most_rounds is not None and new and len(self.log.rounds) >= policy.most_rounds:
-            raise Refusal(f"{self.name} has taken part in all {policy.most_rounds:,} rounds")
+        most = policy.most_questions
+        if most is not None and self.log.questions >= most:
+            raise Refusal(f"{self.name} has answered all {most:,} questions")
+        most, rounds = policy.most_rounds, self.log.rounds
+        new = (about.get("run"), about.get("round")) not in rounds
+        if most is not None and new and len(rounds) >= most:
+            raise Refusal(f"{self.name} has taken part in all {most:,} rounds")
         if self.changed():
             raise FederationFailed(
                 f"the files of {self.name} have changed since it joined; start its owner again, "
@@ -158,8 +160,7 @@ class Owner:
             )
 
     def _schema(self, question: Message) -> Message:
-        told = self.table.schema(self.policy.least_rows)
-        more = {
+        told = self.table.schema(self.policy.least_rows) | {
             "name": self.name,
             "levels": list(self.policy.levels),
             "policy": self.policy.words,
@@ -167,7 +168,7 @@ class Owner:
             "notes": list(self.notes),
             "version": package_version("dushapley"),
         }
-        return Message("schema", told | more)
+        return Message("schema", told)
 
     def _agree(self, question: Message) -> Message:
         agreement = Agreement(**question.about["agreement"])
@@ -199,9 +200,13 @@ class Owner:
         joined = self._known(question)
         makers = {"regression": regression_statistics, "classification": classification_statistics}
         made = makers[question.about["statistics"]](self.name, joined.X, joined.y)
-        arrays = {name: array for name, array in made.arrays.items() if name != "classes"}
-        labels = made.arrays["classes"].tolist() if "classes" in made.arrays else []
-        about = {"labels": labels, "n_rows": made.n_rows, "n_features": made.n_features}
+        arrays = dict(made.arrays)
+        classes = arrays.pop("classes", None)
+        about = {
+            "labels": [] if classes is None else classes.tolist(),
+            "n_rows": made.n_rows,
+            "n_features": made.n_features,
+        }
         return Message("sums", about, arrays)
 
     def _block(self, question: Message) -> tuple[Rows, list[IntArray | slice]]:
@@ -211,16 +216,16 @@ class Owner:
             raise FederationFailed(f"{self.name} was asked for classes of a target of numbers")
         counts = check_array(question.arrays, "counts", "i", (int(about["pools"]),))
         draws = check_array(question.arrays, "draws", "i", counts.shape)
-        few = counts < self.policy.least_rows
-        if few.any():
+        least = self.policy.least_rows
+        few = counts[counts < least]
+        if len(few):
             raise Refusal(
-                f"{self.name} was asked for {int(counts[few][0])} of its rows, and its policy "
-                f"answers of at least {self.policy.least_rows:,}"
+                f"{self.name} was asked for {int(few[0])} of its rows, and its policy answers of "
+                f"at least {least:,}"
             )
         name = f"{joined.content} {int(about['rank'])}"
-        size = len(joined.rows)
         pairs = zip(counts.tolist(), draws.tolist(), strict=True)
-        return joined.rows, [drawn_rows(draw, name, count, size) for count, draw in pairs]
+        return joined.rows, [drawn_rows(draw, name, n, len(joined.y)) for n, draw in pairs]
 
     def _weights(self, question: Message, rows: Rows) -> tuple[Array, Array]:
         """Weights and classes of every pool."""
@@ -250,12 +255,13 @@ class Owner:
         held = self._known(question).held
         if held is None:
             raise FederationFailed(f"{self.name} holds no rows back (hold_back of its policy)")
-        if len(held) < self.policy.least_rows:
+        size, least = len(self.held_back), self.policy.least_rows
+        if size < least:
             raise Refusal(
-                f"{self.name} holds {len(held):,} rows back, and its policy answers of at least "
-                f"{self.policy.least_rows:,}"
+                f"{self.name} holds {size:,} rows back, and its policy answers of at least "
+                f"{least:,}"
             )
-        groups = held_back_groups(len(held), self.policy.least_rows)
+        groups = held_back_groups(size, least)
         block = zip(*self._weights(question, held), strict=True)
         right = np.array([held.right(w, present, groups) for w, present in block])
         sizes = np.array([len(group) for group in groups], dtype=np.int64)
@@ -272,9 +278,8 @@ def _held_back(n_rows: int, part: float) -> tuple[IntArray, IntArray]:
 
 def _words(answer: Message) -> str:
     """What leaves, for the owner's log."""
-    about: Mapping[str, Any] = answer.about
     if answer.kind in ("refused", "fault"):
-        return f"no answer: {about['reason']}"
+        return f"no answer: {answer.about['reason']}"
     pools = len(next(iter(answer.arrays.values()), ()))
     words = {
         "schema": "names and kinds of columns, categories, labels, rows, means and spreads",

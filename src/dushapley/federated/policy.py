@@ -10,19 +10,16 @@ import json
 import os
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+from dushapley.arrays import AnyDict, AnyMapping
 from dushapley.errors import InvalidOption
-from dushapley.validation import is_number, is_whole, refuse, suggestion
+from dushapley.validation import is_number, is_whole, suggestion
 
 LEVELS = ("sums", "gradients", "models")
 """What may leave an owner: sums once, sums of gradients step by step, models trained locally."""
-
-COUNTS = ("least_rows", "most_questions", "most_rounds")
 
 
 @dataclass(frozen=True)
@@ -56,62 +53,55 @@ class Policy:
     hold_back: float = 0.0
 
     def __post_init__(self) -> None:
-        counts = {name: getattr(self, name) for name in COUNTS}
-        refuse(
-            InvalidOption,
-            (
-                not self.levels or not set(self.levels) <= set(LEVELS),
-                f"A policy allows the levels {list(self.levels)}; there are {', '.join(LEVELS)}.",
-            ),
-            *(
-                (
-                    given is not None and not is_whole(given, 1),
-                    f"A policy's {name} is {given!r}; it takes whole numbers.",
-                )
-                for name, given in counts.items()
-            ),
-            (
-                not is_number(self.hold_back) or not 0 <= self.hold_back < 1,
-                f"A policy's hold_back is {self.hold_back!r}; it takes a part of the rows, say "
-                "0.2.",
-            ),
-        )
+        if not self.levels or not set(self.levels) <= set(LEVELS):
+            raise InvalidOption(
+                f"A policy allows the levels {list(self.levels)}; there are {', '.join(LEVELS)}."
+            )
+        for name in ("least_rows", "most_questions", "most_rounds"):
+            given = getattr(self, name)
+            if given is not None and not is_whole(given, 1):
+                raise InvalidOption(f"A policy's {name} is {given!r}; it takes whole numbers.")
+        if not is_number(self.hold_back) or not 0 <= self.hold_back < 1:
+            raise InvalidOption(
+                f"A policy's hold_back is {self.hold_back!r}; it takes a part of the rows, say 0.2."
+            )
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Policy:
         """The policy of a TOML file; what it does not name stays as it is here."""
+        file = os.fspath(path)
         try:
-            given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            given = tomllib.loads(Path(file).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InvalidOption(
-                f"The policy {os.fspath(path)} cannot be read: {error}. It must be a TOML file."
+                f"The policy {file} cannot be read: {error}. It must be a TOML file."
             ) from error
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
                 raise InvalidOption(
-                    f"The policy {os.fspath(path)} says {name!r}, which no policy knows."
+                    f"The policy {file} says {name!r}, which no policy knows."
                     f"{suggestion(name, known)} There are: {', '.join(known)}."
                 )
-        lists = {k: tuple(map(str, v)) for k, v in given.items() if isinstance(v, list)}
-        if isinstance(given.get("levels"), str) or isinstance(given.get("columns"), str):
+        if any(isinstance(given.get(name), str) for name in ("levels", "columns")):
             raise InvalidOption(
-                f"The policy {os.fspath(path)} names levels or columns as text; write a list, "
+                f"The policy {file} names levels or columns as text; write a list, "
                 'levels = ["sums"], say.'
             )
-        return cls(**{**given, **lists})
+        lists = {k: tuple(map(str, v)) for k, v in given.items() if isinstance(v, list)}
+        return cls(**(given | lists))
 
     @property
     def words(self) -> str:
         """What it says, in words."""
-        limits = [
-            f"at most {most:,} {what}"
-            for most, what in ((self.most_questions, "questions"), (self.most_rounds, "rounds"))
-            if most is not None
-        ]
-        columns = [] if self.columns is None else [f"columns {', '.join(self.columns)} only"]
-        levels = " and ".join(self.levels)
-        return ", ".join([levels, f"of at least {self.least_rows} rows", *columns, *limits])
+        words = [" and ".join(self.levels), f"of at least {self.least_rows} rows"]
+        if self.columns is not None:
+            words.append(f"columns {', '.join(self.columns)} only")
+        if self.most_questions is not None:
+            words.append(f"at most {self.most_questions:,} questions")
+        if self.most_rounds is not None:
+            words.append(f"at most {self.most_rounds:,} rounds")
+        return ", ".join(words)
 
 
 class Log:
@@ -128,17 +118,27 @@ class Log:
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.path = None if path is None else Path(path)
-        self.lines: list[dict[str, Any]] = [] if self.path is None else _lines(self.path)
-        self.rounds = {(line.get("run"), line.get("round")) for line in self.lines}
-        self.kinds = Counter(str(line.get("answer")) for line in self.lines)
-        self.questions = sum(line.get("answer") not in ("refused", "fault") for line in self.lines)
+        self.lines: list[AnyDict] = []
+        self.rounds: set[tuple[object, object]] = set()
+        self.kinds: Counter[str] = Counter()
+        for line in [] if self.path is None else _lines(self.path):
+            self._count(line)
 
-    def add(self, about: Mapping[str, Any], answer: str, words: str, size: int) -> None:
+    @property
+    def questions(self) -> int:
+        """How many were answered, not refused."""
+        return sum(n for kind, n in self.kinds.items() if kind not in ("refused", "fault"))
+
+    def _count(self, line: AnyDict) -> None:
+        self.lines.append(line)
+        self.rounds.add((line.get("run"), line.get("round")))
+        self.kinds[str(line.get("answer"))] += 1
+
+    def add(self, about: AnyMapping, answer: str, words: str, size: int) -> None:
         """Note that an answer of `size` bytes is about to leave."""
         line = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "run": about.get("run"),
-            "round": about.get("round"),
+            **about,
             "answer": answer,
             "bytes": size,
             "words": words,
@@ -146,13 +146,10 @@ class Log:
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        self.lines.append(line)
-        self.rounds.add((line["run"], line["round"]))
-        self.kinds[answer] += 1
-        self.questions += answer not in ("refused", "fault")
+        self._count(line)
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _lines(path: Path) -> list[AnyDict]:
     """What was logged before; a last line that was cut off by a kill is left out."""
     if not path.exists():
         return []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray
+from dushapley.arrays import AnyDict, AnyMapping, Array, FloatArray, Names
 from dushapley.data.owners import Owners
 from dushapley.data.tables import (
     check_columns,
@@ -25,7 +25,6 @@ from dushapley.data.tables import (
 from dushapley.errors import FederationFailed, InvalidOwners
 from dushapley.hashing import digest
 from dushapley.terminal import json_text
-from dushapley.validation import refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
 MOST_CATEGORIES = 200
 """Categories of a column that are told apart."""
 MOST_CLASSES = 1000
+KINDS = {"number": "numbers", "text": "text"}
+Schemas = Mapping[str, AnyMapping]
+"""What each owner told of its table, by its name."""
 FAR = 10.0
 """Standard deviations of all rows by which an owner's mean may be away without a note."""
 
@@ -58,23 +60,19 @@ class Table:
         """All rows of these owners as the table of one."""
         if isinstance(owners, Table):
             return owners
-        shape, unknown = owners.X[0].shape[1:], any(y is None for y in owners.y)
-        refuse(
-            InvalidOwners,
-            (
-                owners.reduced is not None or unknown,
-                "An owner of a federation needs rows with targets; found none.",
-            ),
-            (
-                owners.weights is not None,
-                "Rows have weights, which a federation does not know. Drop them.",
-            ),
-            (len(shape) != 1, f"Rows have the shape {shape}; a federation needs tables."),
-        )
+        shape = owners.X[0].shape[1:]
+        if owners.reduced is not None or any(y is None for y in owners.y):
+            raise InvalidOwners("An owner of a federation needs rows with targets; found none.")
+        if owners.weights is not None:
+            raise InvalidOwners("Rows have weights, which a federation does not know. Drop them.")
+        if len(shape) != 1:
+            raise InvalidOwners(f"Rows have the shape {shape}; a federation needs tables.")
         X = np.concatenate([np.asarray(block) for block in owners.X])
+        y = np.concatenate([np.asarray(targets) for targets in owners.y])
         kinds = owners.columns or {f"x{k + 1}": "number" for k in range(X.shape[1])}
-        cells = {name: _cells(X[:, k], kind) for k, (name, kind) in enumerate(kinds.items())}
-        return cls(cells, owners.target or "y", np.concatenate([np.asarray(y) for y in owners.y]))
+        pairs = zip(kinds.items(), X.T, strict=False)
+        cells = {name: _cells(column, kind) for (name, kind), column in pairs}
+        return cls(cells, owners.target or "y", y)
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, *, target: str, whose: str = "The table") -> Table:
@@ -84,18 +82,17 @@ class Table:
         if len(frame) == 0 or len(frame.columns) < 2:
             raise InvalidOwners(f"{whose} has no rows, or no column beside {target!r}.")
         kinds = common_kinds({whose: frame}, list(frame.columns))
-        y = checked_targets(frame[target], kinds[target], whose)
-        whole = frame[target].dtype.kind in "iub"
-        names = [name for name in frame.columns if name != target]
-        cells = {
-            name: _cells(column_values(frame[name], kinds[name]), kinds[name]) for name in names
-        }
-        return cls(cells, target, y.astype(np.int64) if whole else y)
+        targets = frame[target]
+        y = checked_targets(targets, kinds.pop(target), whose)
+        if targets.dtype.kind in "iub":
+            y = y.astype(np.int64)
+        cells = {n: _cells(column_values(frame[n], kind), kind) for n, kind in kinds.items()}
+        return cls(cells, target, y)
 
     def __len__(self) -> int:
         return len(self.y)
 
-    def only(self, names: Sequence[str] | None) -> Table:
+    def only(self, names: Names | None) -> Table:
         """The same without columns that are not among these."""
         if names is None:
             return self
@@ -109,9 +106,10 @@ class Table:
 
     def rows(self, which: Array) -> Table:
         """Some of the rows."""
-        return Table({n: c[which] for n, c in self.columns.items()}, self.target, self.y[which])
+        columns = {name: cells[which] for name, cells in self.columns.items()}
+        return Table(columns, self.target, self.y[which])
 
-    def schema(self, least_rows: int) -> dict[str, Any]:
+    def schema(self, least_rows: int) -> AnyDict:
         """Its shape, as plain JSON; categories of fewer than `least_rows` rows are not named."""
         numbers = self.y.dtype.kind == "f" and len(np.unique(self.y)) > 2
         labels = [] if numbers else np.unique(self.y).tolist()
@@ -120,12 +118,13 @@ class Table:
                 f"The target {self.target!r} has {len(labels):,} different labels; at most "
                 f"{MOST_CLASSES:,} classes are known."
             )
-        kind = "numbers" if numbers else "classes"
-        return {
-            "rows": len(self),
-            "columns": {name: _told(cells, least_rows) for name, cells in self.columns.items()},
-            "target": {"name": self.target, "kind": kind, "labels": labels},
+        target = {
+            "name": self.target,
+            "kind": "numbers" if numbers else "classes",
+            "labels": labels,
         }
+        columns = {name: _told(cells, least_rows) for name, cells in self.columns.items()}
+        return {"rows": len(self), "columns": columns, "target": target}
 
 
 def _cells(cells: Array, kind: str) -> Array:
@@ -133,12 +132,12 @@ def _cells(cells: Array, kind: str) -> Array:
     if kind == "number":
         return cells.astype(np.float64)
     if kind == "date":
-        days = np.array(cells, dtype="datetime64[us]").astype(np.float64) / 86_400e6
-        return np.where(np.isnat(np.array(cells, dtype="datetime64[us]")), np.nan, days)
+        times = np.array(cells, dtype="datetime64[us]")
+        return np.where(np.isnat(times), np.nan, times.astype(np.float64) / 86_400e6)
     return np.array([None if c is None or c != c else str(c) for c in cells], dtype=object)
 
 
-def _told(cells: Array, least_rows: int) -> dict[str, Any]:
+def _told(cells: Array, least_rows: int) -> AnyDict:
     """What is told of a column."""
     if cells.dtype.kind == "f":
         known = cells[~np.isnan(cells)]
@@ -170,7 +169,7 @@ class Agreement:
     """
 
     columns: Mapping[str, str]
-    categories: Mapping[str, Sequence[str]]
+    categories: Mapping[str, Names]
     center: Mapping[str, float]
     scale: Mapping[str, float]
     target: str
@@ -204,32 +203,32 @@ class Agreement:
 
     def _encoded(self, name: str, cells: Array, whose: str) -> FloatArray:
         if name in self.categories:
-            known = np.array([list(self.categories[name])], dtype=object).reshape(1, -1)
+            known = np.array(self.categories[name], dtype=object)
             return (cells.astype(object)[:, None] == known).astype(np.float64)
         if cells.dtype.kind != "f":
             raise InvalidOwners(f"{whose} has text in the column {name!r}, agreed to be a number.")
-        filled = np.where(np.isnan(cells), self.center[name], cells)
+        center = self.center[name]
+        filled = np.where(np.isnan(cells), center, cells)
         if self.scaled:
-            filled = (filled - self.center[name]) / self.scale[name]
+            filled = (filled - center) / self.scale[name]
         return filled[:, None]
 
     def _labels(self, y: Array, whose: str) -> Array:
         if self.classes is None:
             return y.astype(np.float64)
-        classes = np.array(list(self.classes))
         strange = sorted(set(np.unique(y).tolist()) - set(self.classes), key=str)
         if strange:
             raise InvalidOwners(
                 f"{whose} has the label {strange[0]!r}, which nobody named when labels were agreed."
             )
-        return y.astype(classes.dtype)
+        return y.astype(np.array(list(self.classes)).dtype)
 
 
 def agree(
-    schemas: Mapping[str, Mapping[str, Any]],
+    schemas: Schemas,
     *,
     scaled: bool,
-    columns: Sequence[str] | None = None,
+    columns: Names | None = None,
     labels: Sequence[Any] = (),
 ) -> tuple[Agreement, tuple[str, ...]]:
     """One agreement of all schemas, and notes; or one error that tells all that differs, by owner.
@@ -245,12 +244,11 @@ def agree(
     labels
         Further labels, those of a test file.
     """
-    faults = [*_column_faults(schemas, columns), *_target_faults(schemas, labels)]
+    faults = "\n".join([*_column_faults(schemas, columns), *_target_faults(schemas, labels)])
     if faults:
         raise FederationFailed(
-            "The owners' tables do not fit together, so nothing was trained:\n"
-            + "\n".join(faults)
-            + "\nMend the files that are named, or name columns that all have (columns=)."
+            f"The owners' tables do not fit together, so nothing was trained:\n{faults}\n"
+            "Mend the files that are named, or name columns that all have (columns=)."
         )
     first = next(iter(schemas.values()))
     orders = {tuple(s["columns"]) for s in schemas.values()}
@@ -260,24 +258,22 @@ def agree(
     told = {name: [s["columns"][name] for s in schemas.values()] for name in names}
     kinds = {name: told[name][0]["kind"] for name in names}
     moments = {name: _moments(told[name]) for name in names if kinds[name] == "number"}
-    union = sorted({label for s in schemas.values() for label in s["target"]["labels"]} | {*labels})
+    texts = [name for name in names if kinds[name] == "text"]
+    every = {label for s in schemas.values() for label in s["target"]["labels"]}
+    target = first["target"]
     made = Agreement(
         columns=kinds,
-        categories={
-            name: sorted({c for one in told[name] for c in one["categories"]})
-            for name in names
-            if kinds[name] == "text"
-        },
+        categories={n: sorted({c for one in told[n] for c in one["categories"]}) for n in texts},
         center={name: mean for name, (mean, _) in moments.items()},
         scale={name: scale for name, (_, scale) in moments.items()},
-        target=first["target"]["name"],
-        classes=None if first["target"]["kind"] == "numbers" else union,
+        target=target["name"],
+        classes=None if target["kind"] == "numbers" else sorted(every.union(labels)),
         scaled=scaled,
     )
     return made, _notes(schemas, made)
 
 
-def _moments(told: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+def _moments(told: Sequence[AnyMapping]) -> tuple[float, float]:
     """Mean and standard deviation over all owners; 1 where all numbers are equal.
 
     Sums run over sorted numbers, so that the order of owners changes no bit.
@@ -288,52 +284,48 @@ def _moments(told: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     return mean, float(np.sqrt(sum(sorted(around)) / max(n, 1))) or 1.0
 
 
-def _column_faults(
-    schemas: Mapping[str, Mapping[str, Any]], columns: Sequence[str] | None
-) -> list[str]:
+def _column_faults(schemas: Schemas, columns: Names | None) -> list[str]:
     """Columns that somebody lacks, or holds otherwise than most."""
     faults = []
     every = sorted({name for s in schemas.values() for name in s["columns"]})
     for name in every if columns is None else columns:
-        kinds = {owner: s["columns"].get(name, {}).get("kind") for owner, s in schemas.items()}
-        lacking = [owner for owner, kind in kinds.items() if kind is None]
-        known = [kind for kind in kinds.values() if kind is not None]
+        here = f"  column {name!r}:"
+        held = {o: s["columns"][name] for o, s in schemas.items() if name in s["columns"]}
+        lacking = [owner for owner in schemas if owner not in held]
         if lacking:
-            have = (
-                f"{len(known)} other{'s' * (len(known) > 1)} have it" if known else "nobody has it"
-            )
-            faults.append(f"  column {name!r}: {_listed(lacking)} lacks it; {have}")
-        many = sum(len(s["columns"].get(name, {}).get("categories", ())) for s in schemas.values())
+            others = "others" if len(held) > 1 else "other"
+            have = f"{len(held)} {others} have it" if held else "nobody has it"
+            faults.append(f"{here} {_listed(lacking)} lacks it; {have}")
+        many = sum(len(told.get("categories", ())) for told in held.values())
         if many > MOST_CATEGORIES * len(schemas):
-            faults.append(
-                f"  column {name!r}: {many:,} categories; at most {MOST_CATEGORIES} an owner"
-            )
-        usual = max(sorted(set(known)), key=known.count) if known else None
-        others = [owner for owner, kind in kinds.items() if kind not in (None, usual)]
-        if others:
-            word = {"number": "numbers", "text": "text"}
-            found, expected = word[str(kinds[others[0]])], word[str(usual)]
-            faults.append(
-                f"  column {name!r}: {_listed(others)} has {found}, the others {expected}"
-            )
+            faults.append(f"{here} {many:,} categories; at most {MOST_CATEGORIES} an owner")
+        kinds = [told["kind"] for told in held.values()]
+        usual = max(sorted(set(kinds)), key=kinds.count, default="")
+        odd = [owner for owner, told in held.items() if told["kind"] != usual]
+        if odd:
+            found, expected = KINDS[held[odd[0]]["kind"]], KINDS[usual]
+            faults.append(f"{here} {_listed(odd)} has {found}, the others {expected}")
     return faults
 
 
-def _target_faults(schemas: Mapping[str, Mapping[str, Any]], labels: Sequence[Any]) -> list[str]:
+def _target_faults(schemas: Schemas, labels: Sequence[Any]) -> list[str]:
     """Targets of other names or kinds, and labels that differ in their spelling only."""
     targets = {owner: s["target"] for owner, s in schemas.items()}
     shapes = {owner: (t["name"], t["kind"]) for owner, t in targets.items()}
-    usual = max(shapes.values(), key=list(shapes.values()).count)
+    given = list(shapes.values())
+    usual = max(given, key=given.count)
+    name, kind = usual
     faults = [
-        f"  target: {owner} has {name!r} of {kind}, the others {usual[0]!r} of {usual[1]}"
-        for owner, (name, kind) in shapes.items()
-        if (name, kind) != usual
+        f"  target: {owner} has {its_name!r} of {its_kind}, the others {name!r} of {kind}"
+        for owner, (its_name, its_kind) in shapes.items()
+        if (its_name, its_kind) != usual
     ]
     spelt: dict[str, tuple[Any, str]] = {}
-    sources = [*((owner, t["labels"]) for owner, t in targets.items()), ("the test file", labels)]
+    sources = [(owner, t["labels"]) for owner, t in targets.items()]
+    sources.append(("the test file", labels))
     text = {owner: isinstance(known[0], str) for owner, known in sources if len(known)}
-    if len(set(text.values())) > 1:
-        wordy = [owner for owner, is_text in text.items() if is_text]
+    wordy = [owner for owner, is_text in text.items() if is_text]
+    if 0 < len(wordy) < len(text):
         faults.append(f"  label: {_listed(wordy)} writes text, the others numbers")
     for owner, known in sources:
         for label in known:
@@ -344,16 +336,17 @@ def _target_faults(schemas: Mapping[str, Mapping[str, Any]], labels: Sequence[An
     return faults
 
 
-def _notes(schemas: Mapping[str, Mapping[str, Any]], made: Agreement) -> tuple[str, ...]:
+def _notes(schemas: Schemas, made: Agreement) -> tuple[str, ...]:
     """What differs and may be real: means far away, and labels that few have."""
     notes = []
     for name, center in made.center.items():
         for owner, schema in schemas.items():
-            away = (schema["columns"][name]["mean"] - center) / made.scale[name]
-            if abs(away) > FAR and schema["columns"][name]["count"]:
+            told = schema["columns"][name]
+            away = abs(told["mean"] - center) / made.scale[name]
+            if away > FAR and told["count"]:
                 notes.append(
-                    f"The mean of {name!r} of {owner} is {abs(away):.0f} standard deviations away "
-                    "from that of all: the same unit?"
+                    f"The mean of {name!r} of {owner} is {away:.0f} standard deviations away from "
+                    "that of all: the same unit?"
                 )
     for label in made.classes or ():
         have = [owner for owner, s in schemas.items() if label in s["target"]["labels"]]
@@ -362,6 +355,6 @@ def _notes(schemas: Mapping[str, Mapping[str, Any]], made: Agreement) -> tuple[s
     return tuple(notes)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Names) -> str:
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more

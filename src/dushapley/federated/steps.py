@@ -42,9 +42,6 @@ class Rows:
         self.codes = np.searchsorted(classes, y)
         self.targets = np.eye(len(classes))[self.codes]
 
-    def __len__(self) -> int:
-        return len(self.X)
-
     def seen(self, rows: IntArray | slice) -> BoolArray:
         """Which classes these rows have."""
         return np.asarray(self.targets[rows].any(axis=0))

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
 from dushapley.data.owners import Owners
 from dushapley.data.summaries import Kind, Statistics
 from dushapley.errors import FederationFailed, InvalidOwners
+from dushapley.federated.coordinator import Federation
 from dushapley.federated.messages import Message
 from dushapley.federated.schema import Agreement
-
-if TYPE_CHECKING:
-    from dushapley.federated.coordinator import Federation
 
 
 def summed_owners(federation: Federation, agreement: Agreement) -> Owners:
@@ -23,36 +19,30 @@ def summed_owners(federation: Federation, agreement: Agreement) -> Owners:
     """
     kind: Kind = "regression" if agreement.classes is None else "classification"
     columns = (*agreement.columns, agreement.target)
-    question = Message("sums", {"statistics": kind})
 
     def check(name: str, answer: Message) -> Statistics:
-        return _statistics(name, kind, answer, agreement, federation.members[name].rows, columns)
+        """Statistics that an owner answered, checked like a file of them."""
+        arrays, about = dict(answer.arrays), answer.about
+        if agreement.classes is not None:
+            labels, known = about.get("labels"), set(map(repr, agreement.classes))
+            if not isinstance(labels, list) or not set(map(repr, labels)) <= known:
+                raise FederationFailed("its labels are not those that were agreed")
+            arrays["classes"] = np.array(labels)
+        rows, width = federation.members[name].rows, agreement.width
+        told = about.get("n_rows"), about.get("n_features")
+        if told != (rows, width):
+            raise FederationFailed(f"it is of {told[0]} rows and {told[1]} columns")
+        encoded = columns if len(columns) == width + 1 else ()
+        made = Statistics(name, kind, rows, width, arrays, encoded)
+        try:
+            made.check()
+        except InvalidOwners as fault:
+            raise FederationFailed(str(fault).rstrip(".")) from None
+        except KeyError as missing:
+            raise FederationFailed(f"it lacks {missing}") from None
+        return made
 
-    parts = federation.ask(dict.fromkeys(federation.members, question), check)
+    parts = federation.ask(
+        dict.fromkeys(federation.members, Message("sums", {"statistics": kind})), check
+    )
     return Owners.from_statistics(list(parts.values()))
-
-
-def _statistics(
-    name: str, kind: Kind, answer: Message, agreement: Agreement, rows: int, columns: Any
-) -> Statistics:
-    """Statistics that an owner answered, checked like a file of them."""
-    arrays = dict(answer.arrays)
-    if kind == "classification":
-        labels = answer.about.get("labels")
-        if not isinstance(labels, list) or not set(map(repr, labels)) <= set(
-            map(repr, agreement.classes or ())
-        ):
-            raise FederationFailed("its labels are not those that were agreed")
-        arrays["classes"] = np.array(labels)
-    told = answer.about.get("n_rows"), answer.about.get("n_features")
-    if told != (rows, agreement.width):
-        raise FederationFailed(f"it is of {told[0]} rows and {told[1]} columns")
-    encoded = columns if len(columns) == agreement.width + 1 else ()
-    made = Statistics(name, kind, rows, agreement.width, arrays, encoded)
-    try:
-        made.check()
-    except InvalidOwners as fault:
-        raise FederationFailed(str(fault).rstrip(".")) from None
-    except KeyError as missing:
-        raise FederationFailed(f"it lacks {missing}") from None
-    return made

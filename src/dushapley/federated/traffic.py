@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dushapley.arrays import AnyMapping
 
 HEAD = 600
 """Bytes of a message besides its arrays, about."""
@@ -19,18 +18,19 @@ def bytes_each(pools: int, classes: int, width: int) -> int:
     return HEAD * 2 + pools // 2 * (2 * 8 * classes * width + classes + 16)
 
 
-def in_words(account: Mapping[str, Any]) -> str:
+def in_words(account: AnyMapping) -> str:
     """What passed, in a sentence."""
-    owners = account["owners"]
-    parts = [
-        f"{name} {t['messages']:,} messages, {size(t['bytes_sent'] + t['bytes_received'])}"
-        + (f", {t['answered']['refused']} refused" if t["answered"].get("refused") else "")
-        for name, t in list(owners.items())[:MOST_NAMED]
-    ]
-    more = f"; and {len(owners) - MOST_NAMED} more" if len(owners) > MOST_NAMED else ""
+    parts = []
+    for name, passed in account["owners"].items():
+        sent = size(passed["bytes_sent"] + passed["bytes_received"])
+        refused = passed["answered"].get("refused")
+        told = f", {refused} refused" if refused else ""
+        parts.append(f"{name} {passed['messages']:,} messages, {sent}{told}")
+    more = f"; and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else ""
+    named, whole = "; ".join(parts[:MOST_NAMED]), size(account["bytes"])
     return (
         f"The federation took {account['rounds']:,} rounds, {account['messages']:,} messages and "
-        f"{size(account['bytes'])} ({'; '.join(parts)}{more})."
+        f"{whole} ({named}{more})."
     )
 
 

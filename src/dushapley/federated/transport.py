@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from dushapley.arrays import Names
 from dushapley.federated.owner import Owner
+
+Contents = Mapping[str, bytes]
+"""Messages as bytes, by address."""
 
 
 class Transport(Protocol):
@@ -18,17 +22,11 @@ class Transport(Protocol):
     Addresses are whatever names the other end; an owner that is started again may have another.
     """
 
-    def addresses(self) -> Sequence[str]:
+    def addresses(self) -> Names:
         """Who can be reached now."""
-        ...
 
-    def exchange(self, questions: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
+    def exchange(self, questions: Contents, seconds: float) -> Contents:
         """Send a message to each address; the answers that came within so many seconds."""
-        ...
-
-    def close(self) -> None:
-        """Let go of connections and processes."""
-        ...
 
 
 class InProcess:
@@ -45,12 +43,11 @@ class InProcess:
     def __init__(self, owners: Sequence[Owner]) -> None:
         self.owners = {f"here-{k}": owner for k, owner in enumerate(owners)}
 
-    def addresses(self) -> Sequence[str]:
+    def addresses(self) -> Names:
         return list(self.owners)
 
-    def exchange(self, questions: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
-        reached = {a: q for a, q in questions.items() if a in self.owners}
-        return {address: self.owners[address].answer(q) for address, q in reached.items()}
+    def exchange(self, questions: Contents, seconds: float) -> Contents:
+        return {a: self.owners[a].answer(q) for a, q in questions.items() if a in self.owners}
 
     def close(self) -> None:
         self.owners = {}

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
-from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery
+from dushapley.arrays import Draws, FloatArray, Fractions, IntArray, Queries, as_floats
+from dushapley.errors import FractionsRefused, InvalidGame, InvalidQuery, UtilityFailed
 from dushapley.games.many.marginals import Marginals
-from dushapley.games.policy import Training, counted_failure, nobody_failed
-from dushapley.hashing import digest
+from dushapley.games.policy import Training, failure_cause, nobody_failed, out_of_memory
+from dushapley.hashing import digest, each_row
 from dushapley.protocol import Estimate
 from dushapley.terminal import printable
 from dushapley.validation import check_names, check_sizes, is_partial, pool_name
 
-LEAST = 1e-4
-"""Part of the variance of repeats that is theirs at least, however lucky the test rows are."""
+Wishes = Mapping[str, Any] | None
+"""Options of a method other than the defaults."""
 MOST_SCORES = 2048
 """Entries kept of a score that is known test row by test row: at most 16 KB a training."""
 
@@ -65,14 +65,11 @@ class Scores:
 
     def matrix(self) -> FloatArray:
         """The scores, shape (m, rows)."""
-        return self._by_row(self.coefficients)
+        return self.coefficients if self.basis is None else self.coefficients @ self.basis.T
 
     def fold(self, weights: FloatArray, some: slice = slice(None)) -> FloatArray:
         """Sums over some of the pools of weights (k, m) by scores, shape (k, rows)."""
-        return self._by_row(weights @ self.coefficients[some])
-
-    def _by_row(self, coefficients: FloatArray) -> FloatArray:
-        return coefficients if self.basis is None else coefficients @ self.basis.T
+        return Scores(weights @ self.coefficients[some], self.basis).matrix()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +134,7 @@ class Answers:
         if isinstance(found, Answers):
             return found
         if isinstance(found, np.ndarray):
-            return cls(np.asarray(found, dtype=np.float64))
+            return cls(as_floats(found))
         spreads = [np.nan if o.spread is None else o.spread for o in found]
         rows = max((len(o.scores) for o in found if o.scores is not None), default=0)
         unknown = np.full(rows, np.nan)
@@ -260,19 +257,33 @@ class Game(ABC):
         return answers.values
 
     @abstractmethod
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers | FloatArray:
+    def evaluate(self, queries: Queries, draws: Draws) -> Answers | FloatArray:
         """Answers to checked pools, or their utilities alone."""
 
     def failed(
         self, queries: Queries, error: BaseException, cure: str = "", hint: str = ""
     ) -> Answers:
-        """What pools count as whose training failed: an error, or u(nobody), by policy."""
-        pool = pool_name(queries[0], self.names)
-        cause = counted_failure(self.training, pool, error, cure, hint)
-        unknown = np.full(len(queries), np.nan)
-        return Answers(unknown, failures=dict.fromkeys(range(len(queries)), cause))
+        """What pools count as whose training failed: an error, or u(nobody), by policy.
 
-    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+        The cause is the error beneath a `UtilityFailed`; a lack of memory is named by its limit.
+        """
+        policy = self.training or Training()
+        beneath = error.__cause__ if isinstance(error, UtilityFailed) else None
+        cause = beneath or error
+        if isinstance(cause, MemoryError) and policy.limits.memory is not None:
+            error = cause = out_of_memory(policy.limits.memory)
+        if policy.on_failure == "empty":
+            failures = dict.fromkeys(range(len(queries)), failure_cause(cause))
+            return Answers(np.full(len(queries), np.nan), failures=failures)
+        if isinstance(error, UtilityFailed):
+            raise error
+        pool, cure = pool_name(queries[0], self.names), cure or "Mend the model or the data"
+        raise UtilityFailed(
+            f"The utility of {pool} failed with {type(error).__name__}: {error}. {cure}, or pass "
+            f"on_failure='empty' to count such pools as u(nobody).{hint}"
+        ) from error
+
+    def closed_form(self, method: str, wishes: Wishes = None) -> Estimate | None:
         """Answer of `method` without any question, where it is known.
 
         `wishes` are its options other than the defaults, of which most formulas know nothing; a
@@ -305,19 +316,32 @@ class Game(ABC):
         """What must be equal for two evaluations of equal pools to be interchangeable."""
         return self.fingerprint
 
-    def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
+    def keys(self, queries: Queries, draws: Draws) -> list[bytes]:
         """Name each pool for de-duplication and ledger: equal keys have equal values."""
         del draws  # without rows there is nothing to draw
         if self.fractions == "none":
-            return _each_row(np.packbits(queries.astype(np.bool_), axis=1))
-        return _each_row(queries + 0.0)  # no negative zeros
+            return each_row(np.packbits(queries.astype(np.bool_), axis=1))
+        return each_row(queries + 0.0)  # no negative zeros
 
     def check(
         self, fractions: np.ndarray[Any, Any], draws: ArrayLike | None
-    ) -> tuple[Queries, IntArray | None]:
+    ) -> tuple[Queries, Draws]:
         """Return pools (booleans or fractions) and draws, or say what is wrong with them."""
         queries = self._check_queries(fractions)
-        return queries, self._check_draws(queries, draws)
+        if draws is None:
+            if self.fractions == "rows" and is_partial(queries).any():
+                raise InvalidQuery(
+                    "A pool holds part of an owner's rows, but no draw ids say which. Pass "
+                    "draws=, one integer per pool; pools that share a draw share its rows."
+                )
+            return queries, None
+        ids = np.asarray(draws)
+        if ids.shape != queries.shape[:1] or ids.dtype.kind not in "iu":
+            raise InvalidQuery(
+                f"draws has shape {ids.shape} and type {ids.dtype}; "
+                f"pass {len(queries)} integers, one per pool."
+            )
+        return queries, ids.astype(np.int64)
 
     def _check_queries(self, queries: np.ndarray[Any, Any]) -> Queries:
         if queries.ndim != 2 or queries.shape[1] != self.n_players:
@@ -328,7 +352,7 @@ class Game(ABC):
         if queries.dtype == np.bool_:
             return queries
         shares = queries.astype(np.float64, copy=False)
-        if not bool(((shares >= 0) & (shares <= 1)).all()):
+        if not ((shares >= 0) & (shares <= 1)).all():
             raise InvalidQuery(
                 "A share of an owner's rows lies outside 0..1 or is not a number. "
                 "Pass fractions between 0 (left out) and 1 (all rows)."
@@ -336,28 +360,12 @@ class Game(ABC):
         if self.fractions != "none":
             return shares
         whole = shares == 1
-        if not bool((whole | (shares == 0)).all()):
+        if not (whole | (shares == 0)).all():
             raise FractionsRefused(
                 f"A pool holds part of an owner's rows, but {type(self).__name__} knows whole "
                 f"owners only. Use a method that asks for coalitions: exact or permutation, say."
             )
         return whole
-
-    def _check_draws(self, queries: Queries, draws: ArrayLike | None) -> IntArray | None:
-        if draws is None:
-            if self.fractions == "rows" and is_partial(queries).any():
-                raise InvalidQuery(
-                    "A pool holds part of an owner's rows, but no draw ids say which. Pass "
-                    "draws=, one integer per pool; pools that share a draw share its rows."
-                )
-            return None
-        ids = np.asarray(draws)
-        if ids.shape != queries.shape[:1] or ids.dtype.kind not in "iu":
-            raise InvalidQuery(
-                f"draws has shape {ids.shape} and type {ids.dtype}; "
-                f"pass {len(queries)} integers, one per pool."
-            )
-        return ids.astype(np.int64)
 
 
 def is_scored(game: Game) -> bool:
@@ -365,43 +373,30 @@ def is_scored(game: Game) -> bool:
     return game.training is not None and game.training.shift is not None
 
 
-def _each_row(matrix: np.ndarray[Any, Any]) -> list[bytes]:
-    """Bytes of every row."""
-    width = matrix.shape[1] * matrix.itemsize
-    names: list[bytes] = np.ascontiguousarray(matrix).view(f"V{width}").ravel().tolist()
-    return names
+def average(scored: Sequence[tuple[float, FloatArray | None]]) -> Outcome:
+    """Mean of repeated trainings, their rows and their spread: 0 of equal ones, whatever rounding.
 
-
-def average(scored: list[tuple[float, FloatArray | None]]) -> Outcome:
-    """Mean of repeated trainings, their rows and their spread."""
+    The spread is without what repeats differ in by the luck of these test rows (the interaction of
+    an analysis of variance), which the error of the test set counts already.
+    """
     values = np.array([value for value, _ in scored])
-    rows = [row for _, row in scored if row is not None]
-    mean = float(values.mean()) if len(values) > 1 else scored[0][0]
+    rows, repeats = [row for _, row in scored if row is not None], len(values)
+    mean = float(values.mean()) if repeats > 1 else scored[0][0]
     if not np.isfinite(mean):
         raise ArithmeticError(f"the score is {mean}")
-    return Outcome(
-        mean,
-        scores=grouped(np.mean(rows, axis=0) if len(rows) > 1 else rows[0]) if rows else None,
-        spread=_spread(values, rows) if len(values) > 1 else None,
-    )
-
-
-def _spread(values: FloatArray, rows: list[FloatArray]) -> float:
-    """Standard deviation of repeats; of equal ones it is 0, not what rounding makes of it.
-
-    Without what repeats differ in by the luck of these test rows (the interaction of an analysis
-    of variance), which the error of the test set counts already.
-    """
-    if not (values != values[0]).any():
-        return 0.0
-    variance = float(values.var(ddof=1))
-    if len(rows) == len(values) and rows[0].ndim == 1 and len(rows[0]) > 1:
+    by_row = (np.mean(rows, axis=0) if len(rows) > 1 else rows[0]) if rows else None
+    variance = float(values.var(ddof=1)) if (values != values[0]).any() else 0.0
+    if variance and len(rows) == repeats and rows[0].ndim == 1 and len(rows[0]) > 1:
         away = np.array(rows) - np.mean(rows, axis=0)
         away -= away.mean(axis=1, keepdims=True)
         n = away.shape[1]
-        luck = float((away**2).sum()) / ((len(values) - 1) * (n - 1) * n)
-        variance = max(variance - luck, LEAST * variance)
-    return float(np.sqrt(variance))
+        luck = float((away**2).sum()) / ((repeats - 1) * (n - 1) * n)
+        variance = max(variance - luck, 1e-4 * variance)  # however lucky the test rows are
+    return Outcome(
+        mean,
+        scores=None if by_row is None else grouped(by_row),
+        spread=float(np.sqrt(variance)) if repeats > 1 else None,
+    )
 
 
 def grouped(rows: FloatArray, most: int = MOST_SCORES) -> FloatArray:
@@ -415,7 +410,7 @@ def grouped(rows: FloatArray, most: int = MOST_SCORES) -> FloatArray:
     order, starts = _groups(len(rows), most)
     mean = rows.mean(axis=0)
     sums = np.add.reduceat((rows - mean)[order], starts, axis=0)
-    return np.asarray(mean + sums * (most / len(rows)))
+    return mean + sums * (most / len(rows))
 
 
 @lru_cache(maxsize=8)
@@ -456,7 +451,6 @@ class TableGame(Game):
         self.values = table
         self._set_owners(sizes, names, n_players)
         self.fingerprint = digest("table", table, self.sizes, *self.names)
-        self._bits = 1 << np.arange(n_players)
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        return self.values[queries @ self._bits]
+    def evaluate(self, queries: Queries, draws: Draws) -> FloatArray:
+        return self.values[queries @ (1 << np.arange(self.n_players))]

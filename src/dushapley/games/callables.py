@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
+from dushapley.arrays import BoolArray, Draws, FloatArray, IntArray, Queries, as_floats
 from dushapley.errors import InvalidGame, UtilityFailed
 from dushapley.games.base import Answers, Game, Outcome, average
 from dushapley.games.model.training import seeded_generators
@@ -32,8 +32,8 @@ class PolicyGame(Game):
     @property
     def is_plain(self) -> bool:
         """Whether nothing was agreed, so that pools may be asked as they come."""
-        plain = self.training.on_failure == "raise" and not self.training.limits.any
-        return plain and self.training.repeats == 1
+        once = self.training.repeats == 1 and not self.training.limits.any
+        return once and self.training.on_failure == "raise"
 
     @property
     def averaged(self) -> tuple[int, ...]:
@@ -44,7 +44,7 @@ class PolicyGame(Game):
     def answer(self, query: BoolArray, draw: int | None) -> float:
         """The utility of one pool, asked once."""
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+    def evaluate(self, queries: Queries, draws: Draws) -> Answers:
         """Each pool by itself; without any policy a number is a number, even if it is not one."""
         ids = [None] * len(queries) if draws is None else draws.tolist()
         pools = list(zip(queries, ids, strict=True))
@@ -54,20 +54,20 @@ class PolicyGame(Game):
 
     def _outcome(self, query: BoolArray, draw: int | None) -> Outcome:
         key = self.keys(query[None], None if draw is None else np.array([draw]))[0].hex()
-        names = [f"{repeat} {key}" for repeat in range(self.training.repeats)]
+        seconds, repeats = self.training.limits.timeout, self.training.repeats
+        answers = []
         try:
-            return average([(self._once(query, draw, name), None) for name in names])
+            for repeat in range(repeats):
+                seed = whole_number(f"{repeat} {key}", 4)
+                seeded = nullcontext() if repeats == 1 else seeded_generators(seed)
+                limited = nullcontext() if seconds is None else time_limit(seconds)
+                with seeded, limited:
+                    answers.append((self.answer(query, draw), None))
+            return average(answers)
         except InvalidGame:
             raise
         except (Exception, SystemExit) as error:
             return self.failed(query[None], error)[0]
-
-    def _once(self, query: BoolArray, draw: int | None, name: str) -> float:
-        seconds, alone = self.training.limits.timeout, self.training.repeats == 1
-        seeded = nullcontext() if alone else seeded_generators(whole_number(name, 4))
-        limited = nullcontext() if seconds is None else time_limit(seconds)
-        with seeded, limited:
-            return self.answer(query, draw)
 
 
 class CallableGame(PolicyGame):
@@ -132,7 +132,7 @@ class CallableGame(PolicyGame):
         if fingerprint is not None:
             self.fingerprint = digest("callable", fingerprint, self.n_players, *self.averaged)
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+    def evaluate(self, queries: Queries, draws: Draws) -> Answers:
         """All at once where that goes well, else one by one."""
         if self.is_plain:
             return Answers(self._asked(queries))
@@ -149,7 +149,7 @@ class CallableGame(PolicyGame):
     def _asked(self, queries: Queries) -> FloatArray:
         try:
             answers = self.function(queries.astype(np.bool_, copy=False))
-            values = np.asarray(answers, dtype=np.float64)
+            values = as_floats(answers)
         except (Exception, SystemExit) as error:
             raise UtilityFailed(
                 f"The game raised {type(error).__name__} ({error}) when asked for {len(queries)} "
@@ -228,17 +228,18 @@ def from_utility(
     if sample is None and type(utility).__module__.partition(".")[0] == "pydvl":
         called_with = partial(import_module("pydvl.valuation.types").Sample, None)
 
-    def worth(pools: BoolArray) -> FloatArray:
-        return np.array([_worth(pool) for pool in pools], dtype=np.float64)
-
-    def _worth(pool: BoolArray) -> float:
+    def worth(pool: BoolArray) -> float:
         members = [held[name] for name, present in zip(held, pool, strict=True) if present]
         indices = np.sort(np.concatenate(members)) if members else np.array([], dtype=np.int64)
         return float(utility(indices if called_with is None else called_with(indices)))
 
-    sizes: ArrayLike = [len(indices) for indices in held.values()]
     return CallableGame(
-        worth, len(held), sizes, names=tuple(held), fingerprint=fingerprint, block=1
+        lambda pools: list(map(worth, pools)),
+        len(held),
+        list(map(len, held.values())),
+        names=tuple(held),
+        fingerprint=fingerprint,
+        block=1,
     )
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import comb
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
+from dushapley.arrays import BoolArray, Draws, FloatArray, Queries, as_floats
 from dushapley.errors import InvalidGame
-from dushapley.games.base import Game
+from dushapley.games.base import Game, Wishes
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.validation import check_sizes
@@ -31,17 +30,17 @@ class ClassicGame(Game):
     cheap = True
 
     def __init__(
-        self, rule: Callable[[BoolArray], FloatArray], shapley_values: ArrayLike, fingerprint: str
+        self, rule: Callable[[BoolArray], ArrayLike], shapley_values: ArrayLike, fingerprint: str
     ) -> None:
         self.rule = rule
-        self.shapley_values = np.asarray(shapley_values, dtype=np.float64)
+        self.shapley_values = as_floats(shapley_values)
         self._set_owners(None, n_players=len(self.shapley_values))
         self.fingerprint = fingerprint
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
-        return np.asarray(self.rule(queries.astype(np.bool_, copy=False)), dtype=np.float64)
+    def evaluate(self, queries: Queries, draws: Draws) -> FloatArray:
+        return as_floats(self.rule(queries.astype(np.bool_, copy=False)))
 
-    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+    def closed_form(self, method: str, wishes: Wishes = None) -> Estimate | None:
         known = method == "exact" and not wishes
         return Estimate(self.shapley_values.copy()) if known else None
 
@@ -69,11 +68,12 @@ def glove(left: int, right: int) -> ClassicGame:
             for b in range(a + 1, other + 1)
         )
 
-    def pairs(z: BoolArray) -> FloatArray:
-        return np.minimum(z[:, :left].sum(axis=1), z[:, left:].sum(axis=1)).astype(np.float64)
-
     values = [share(left, right)] * left + [share(right, left)] * right
-    return ClassicGame(pairs, values, digest("glove", left, right))
+    return ClassicGame(
+        lambda z: np.minimum(z[:, :left].sum(axis=1), z[:, left:].sum(axis=1)),
+        values,
+        digest("glove", left, right),
+    )
 
 
 def airport(costs: ArrayLike) -> ClassicGame:
@@ -108,23 +108,17 @@ def voting(weights: ArrayLike, quota: int) -> ClassicGame:
     [0.6667, 0.1667, 0.1667]
     """
     w = check_sizes(weights)
-    if not bool((w == np.floor(w)).all()) or quota < 1:
+    if (w != np.floor(w)).any() or quota < 1:
         raise InvalidGame("Voting weights must be whole numbers and the quota at least 1.")
-    whole = [int(x) for x in w]
-    values = [_pivotal(whole[:i] + whole[i + 1 :], whole[i], quota) for i in range(len(whole))]
-    return ClassicGame(
-        lambda z: (z @ w >= quota).astype(np.float64), values, digest("voting", w, quota)
-    )
-
-
-def _pivotal(others: list[int], own: int, quota: int) -> float:
-    n = len(others) + 1
-    count = np.zeros((n, quota), dtype=object)  # coalitions of others by size and weight < quota
-    count[0, 0] = 1
-    for weight in others:
-        shifted = np.zeros_like(count)
-        if weight < quota:
-            shifted[1:, weight:] = count[:-1, : quota - weight]
-        count = count + shifted
-    short = count[:, max(0, quota - own) :].sum(axis=1)
-    return sum(int(short[k]) / (n * comb(n - 1, k)) for k in range(n))
+    n, whole, values = len(w), w.astype(int).tolist(), []
+    for i, own in enumerate(whole):
+        count = np.zeros((n, quota), dtype=object)  # of others' coalitions by size and weight
+        count[0, 0] = 1
+        for weight in whole[:i] + whole[i + 1 :]:
+            shifted = np.zeros_like(count)
+            if weight < quota:
+                shifted[1:, weight:] = count[:-1, : quota - weight]
+            count = count + shifted
+        short = count[:, max(0, quota - own) :].sum(axis=1)
+        values.append(sum(short[k] / (n * comb(n - 1, k)) for k in range(n)))
+    return ClassicGame(lambda z: z @ w >= quota, values, digest("voting", w, quota))

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import FloatArray, IntArray, Queries
+from dushapley.arrays import Draws, Queries
 from dushapley.errors import InvalidGame
 from dushapley.games.base import Answers, Game
 from dushapley.hashing import digest
 from dushapley.validation import is_partial
 
-FIXED_DRAW = 0
-"""Which of its rows a thinned owner keeps: the same in every pool."""
 OWN = {"n_players", "sizes", "names", "fingerprint"}
 """Attributes of a game that belong to a derived game itself; all others are its base's."""
 
@@ -55,35 +53,33 @@ class DerivedGame(Game):
             )
         if (self.matrix < 0).any() or (self.matrix.sum(axis=0) > 1).any():
             raise InvalidGame("Parts of an owner are between 0 and 1, and add up to at most 1.")
-        self._set_owners(self._rows(), names)
+        sizes = self.matrix @ base.sizes
+        if base.fractions == "rows":  # parts of an owner are rounded to whole rows
+            counts = np.rint(self.matrix * base.sizes)
+            self.matrix = counts / np.maximum(base.sizes, 1)
+            sizes = counts.sum(axis=1)
+        self._set_owners(sizes, names)
         for name in Game.__annotations__.keys() - OWN:
             setattr(self, name, getattr(base, name))
         if base.fingerprint is not None:
             self.fingerprint = digest("derived", base.fingerprint, self.matrix, *self.names)
 
-    def _rows(self) -> FloatArray:
-        """Rows of each player; parts of an owner are rounded to whole rows where it has rows."""
-        if self.base.fractions != "rows":
-            return self.matrix @ self.base.sizes
-        counts = np.rint(self.matrix * self.base.sizes)
-        self.matrix = counts / np.maximum(self.base.sizes, 1)
-        return np.asarray(counts.sum(axis=1))
-
     @property
     def context(self) -> str | None:
         return self.base.context
 
-    def pools(self, queries: Queries, draws: IntArray | None) -> tuple[Queries, IntArray | None]:
+    def pools(self, queries: Queries, draws: Draws) -> tuple[Queries, Draws]:
         """The same pools as the base game knows them."""
         mapped = np.minimum(queries @ self.matrix, 1.0)
-        if draws is None and is_partial(mapped).any():
-            draws = np.full(len(mapped), FIXED_DRAW, dtype=np.int64)
-        return self.base.check(mapped if is_partial(mapped).any() else mapped == 1, draws)
+        if not is_partial(mapped).any():
+            return self.base.check(mapped == 1, draws)
+        same = np.zeros(len(mapped), dtype=np.int64)  # a thinned owner keeps its rows in all pools
+        return self.base.check(mapped, same if draws is None else draws)
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+    def evaluate(self, queries: Queries, draws: Draws) -> Answers:
         return Answers.of(self.base.evaluate(*self.pools(queries, draws)))
 
-    def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
+    def keys(self, queries: Queries, draws: Draws) -> list[bytes]:
         """Keys of the base game."""
         return self.base.keys(*self.pools(queries, draws))
 

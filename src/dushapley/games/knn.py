@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import comb
 from typing import Any, Self
@@ -10,12 +9,22 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import Array, BoolArray, FloatArray, IntArray, Queries, Rows
+from dushapley.arrays import (
+    Array,
+    BoolArray,
+    Draws,
+    FloatArray,
+    IntArray,
+    Queries,
+    Rows,
+    as_floats,
+    slices,
+)
 from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
 from dushapley.data.rows import is_sparse
 from dushapley.errors import InvalidGame, MethodNotApplicable
-from dushapley.games.base import Answers, Scores, grouped
+from dushapley.games.base import Answers, Scores, Wishes, grouped
 from dushapley.games.many.marginals import Marginals
 from dushapley.games.policy import Training
 from dushapley.games.rows import RowsGame, content_order
@@ -24,8 +33,6 @@ from dushapley.protocol import Estimate
 from dushapley.validation import check_whole
 
 DEFAULT_K = 5
-CELLS = 2**22
-"""Test points times rows, owners or counts that are worked on together."""
 POINTS = 16
 """Test points whose marginals are worked on together: few enough to stay in cache."""
 KNN_NOTE = (
@@ -76,15 +83,14 @@ class KNNGame(RowsGame):
         self.k = check_whole(k, "k")
         tested = tested_rows(owners, self.X_test, self.y_test)
         self.notes = (*owners.notes, *copied_rows(owners), *tested)
-        labels = [str(label) for label in self.y_test.tolist()]
-        self._identify(digest("knn game", self.k, self.X_test, *labels))
+        self._identify(digest("knn game", self.k, self.X_test, *map(str, self.y_test.tolist())))
         self._near, self._whose, self._right = near_to_far(owners, self.X_test, self.y_test)
 
     def with_owners(self, owners: Owners) -> Self:
         """The same neighbours' vote over other owners' rows."""
         return type(self)(owners, self.X_test, self.y_test, self.k)
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
+    def evaluate(self, queries: Queries, draws: Draws) -> Answers:
         """Utilities with their test points."""
         hits = np.empty((len(queries), len(self.y_test)))
         for row, taken in zip(hits, self.each(queries, draws), strict=True):
@@ -97,7 +103,7 @@ class KNNGame(RowsGame):
     def marginals(self) -> NeighbourMarginals:
         return NeighbourMarginals(self._whose, self._right, self.k, self.n_players)
 
-    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+    def closed_form(self, method: str, wishes: Wishes = None) -> Estimate | None:
         if method not in ("exact", "knn") or wishes:
             return None
         estimate = knn_estimate(self.owners, self.X_test, self.y_test, self.k)
@@ -123,7 +129,7 @@ def knn_values(owners: Owners, X_test: Array, y_test: Array, k: int = DEFAULT_K)
 
     with d₋ₘ the same count without m. Only each owner's K nearest rows can matter.
 
-    All rows are walked through from near to far (`Walk`). Cost: no evaluation; time of the order
+    All rows are walked through from near to far (`walked`). Cost: no evaluation; time of the order
     rows times K³ a test point, whatever the number of owners. Exact; ties in distance go by content
     of owners, then by row. The game of Jia et al. (2019, appendix E.3); the polynomial count is
     this library's.
@@ -148,18 +154,13 @@ def knn_estimate(owners: Owners, X_test: Rows, y_test: Array, k: int = DEFAULT_K
     """The same with the values by test point, whose mean they are."""
     X_test, y_test = check_test_set(owners, X_test, y_test)
     k, by_point = check_whole(k, "k"), []
-    at_once = max(1, CELLS // max(int(sum(owners.sizes)), len(owners), k * k))
-    for start in range(0, len(X_test), at_once):
-        some = slice(start, start + at_once)
+    # test points times rows, owners or counts are worked on together
+    at_once = max(1, 2**22 // max(int(sum(owners.sizes)), len(owners), k * k))
+    for some in slices(len(X_test), at_once):
         _, whose, right = near_to_far(owners, X_test[some], y_test[some])
         kept = own_ranks(whose) < k  # nobody's farther rows can matter
-        walk = Walk(len(whose), len(owners), k)
-        for column in zip(
-            *(part[kept].reshape(len(whose), -1).T for part in (whose, right)), strict=True
-        ):
-            walk.step(*column)
-        unsettled = np.take_along_axis(walk.lost, walk.nearer, axis=1)
-        by_point.append((walk.values - unsettled + walk.settled) / k)
+        near, is_right = (part[kept].reshape(len(whose), -1) for part in (whose, right))
+        by_point.append(walked(near, is_right, len(owners), k))
     scores = np.concatenate(by_point)
     return Estimate(scores.mean(axis=0), scores=scores)
 
@@ -190,8 +191,8 @@ def own_ranks(whose: Array) -> Array:
     return own
 
 
-class Walk:
-    r"""One walk through the rows of some test points, from near to far, for any number of owners.
+def walked(whose: Array, right: Array, n_players: int, k: int) -> FloatArray:
+    r"""Values of owners by test point, from one walk through its rows, from near to far.
 
     What a right row takes from another owner depends on nothing but how many nearer rows that owner
     has, c. So the subsets d[r, t] are carried along, one factor being exchanged as an owner's c
@@ -200,51 +201,42 @@ class Walk:
 
     Parameters
     ----------
-    n_points, n_players, k
-        Test points, owners and neighbours.
+    whose, right
+        Owner of each row and whether its label is right, shape (test points, rows): at most K rows
+        of each owner.
+    n_players, k
+        Owners and neighbours.
     """
-
-    def __init__(self, n_points: int, n_players: int, k: int) -> None:
-        self.k, self.points = k, np.arange(n_points)
-        self.weights = np.array(  # by n and r; 0 where there is no such coalition
-            [
-                [1 / (n * comb(n - 1, r)) if r < n else 0.0 for r in range(k + 1)]
-                for n in range(n_players + 1)
-            ]
-        )
-        self.values, self.settled = np.zeros((2, n_points, n_players))
-        self.nearer = np.zeros((n_points, n_players), dtype=np.int64)
-        self.lost = np.zeros((n_points, k + 1))
-        self.subsets = np.zeros((n_points, k, k))
-        self.subsets[:, 0, 0] = 1
-        self.present = np.zeros(n_points, dtype=np.int64)  # owners with nearer rows
-
-    def step(self, owner: IntArray, right: BoolArray) -> None:
-        """Take in the next row of every test point, one of at most K of its owner."""
-        here = self.points, owner
-        own = self.nearer[here]
-        self.values[here] -= self.lost[self.points, own] - self.settled[here]
-        others = without(self.subsets, own[:, None])[:, 0]
-        self.values[here] += self._share(others, own, right)
-        self.subsets = others
-        self.subsets[:, 1:] += moved(others[:, :-1], own[:, None] + 1)
-        self.present += own == 0
-        self.nearer[here] = own + 1
-        self.settled[here] = self.lost[self.points, own + 1]
-
-    def _share(self, others: FloatArray, own: IntArray, right: BoolArray) -> FloatArray:
-        """Note what right rows take from other owners, by their c; what they give to their own."""
-        cap, c, t = self.k - 1 - own[:, None], np.arange(1, self.k), np.arange(self.k)
-        n = 1 + self.present - (own > 0)
-        gives, takes = self.weights[n, :-1], self.weights[n, 1:]
-        fits = (t <= cap) & right[:, None]
+    points, c, t = np.arange(len(whose)), np.arange(1, k), np.arange(k)
+    weights = np.zeros((n_players + 1, k + 1))  # by n and r; 0 where there is no such coalition
+    for n, r in np.ndindex(weights.shape):
+        weights[n, r] = 1 / (n * comb(n - 1, r)) if r < n else 0.0
+    values, settled = np.zeros((2, len(points), n_players))
+    nearer = np.zeros(values.shape, dtype=np.int64)
+    present = np.zeros(len(points), dtype=np.int64)  # owners with nearer rows
+    lost, subsets = np.zeros((len(points), k + 1)), np.zeros((len(points), k, k))
+    subsets[:, 0, 0] = 1
+    for owner, is_right in zip(whose.T, right.T, strict=True):
+        here = points, owner
+        own = nearer[here]
+        values[here] -= lost[points, own] - settled[here]
+        others, cap = without(subsets, own[:, None])[:, 0], k - 1 - own[:, None]
+        weight = weights[1 + present - (own > 0)]
+        gives, takes = weight[:, :-1], weight[:, 1:]
+        fits = (t <= cap) & is_right[:, None]
+        values[here] += np.einsum("prt,pt,pr->p", others, fits, gives)
         blocked = np.einsum("prt,pt,pr->p", others, fits, takes)[:, None]
         pushed = fits[:, None] & (t > (cap - c)[:, :, None])
-        fewer = without(others, np.broadcast_to(c, (len(own), self.k - 1)))
+        fewer = without(others, np.broadcast_to(c, (len(own), k - 1)))
         active = np.einsum("pcrt,pct,pr->pc", fewer, pushed, takes)
-        self.lost[:, 1:-1] += np.where(c <= cap, active, blocked)
-        self.lost[:, -1:] += blocked
-        return np.asarray(np.einsum("prt,pt,pr->p", others, fits, gives))
+        lost[:, 1:-1] += np.where(c <= cap, active, blocked)
+        lost[:, -1:] += blocked
+        subsets = others
+        subsets[:, 1:] += moved(others[:, :-1], own[:, None] + 1)
+        present += own == 0
+        nearer[here] = own + 1
+        settled[here] = lost[points, own + 1]
+    return (values - np.take_along_axis(lost, nearer, axis=1) + settled) / k
 
 
 def without(subsets: FloatArray, c: IntArray) -> FloatArray:
@@ -297,29 +289,23 @@ class NeighbourMarginals(Marginals):
 
     def gains(self, pools: BoolArray, states: FloatArray, owners: slice) -> FloatArray:
         found = np.zeros(pools.shape)
-        for start in range(0, len(self.whose), POINTS):
-            some = slice(start, start + POINTS)
+        for some in slices(len(self.whose), POINTS):
+            whose, right, own = self.whose[some], self.right[some], self.own[some]
             for pool, row in zip(pools, found, strict=True):
-                row += self._gains(pool, self.whose[some], self.right[some], self.own[some])
+                inside = pool[whose]
+                before = np.cumsum(inside, axis=1, dtype=np.int32)
+                others = np.where(inside, before - 1 - own, before + own)
+                point, place = np.nonzero(others < self.k)
+                cell = point * len(pool) + whose[point, place]
+                moved = np.bincount(cell, minlength=row.size * len(whose)).reshape(-1, len(pool))
+                hits = np.bincount(cell, right[point, place], moved.size).reshape(moved.shape)
+                first = right[inside].reshape(len(whose), -1)[:, : self.farthest]
+                table = np.cumsum(np.insert(first, 0, 0, axis=1), axis=1)
+                last = table.shape[1] - 1
+                end = np.minimum(self.k + np.where(pool, moved, -moved), last)
+                lost = np.take_along_axis(table, end, axis=1) - table[:, [min(self.k, last)]]
+                row += (hits - np.abs(lost)).sum(axis=0)
         return found / (self.k * len(self.whose))
-
-    def _gains(self, pool: BoolArray, whose: Array, right: Array, own: Array) -> FloatArray:
-        """Marginals of all owners, summed over a few test points."""
-        inside, (points, n) = pool[whose], (len(whose), len(pool))
-        before = np.cumsum(inside, axis=1, dtype=np.int32)
-        others = np.where(inside, before - 1 - own, before + own)
-        point, place = np.nonzero(others < self.k)
-        cell = point * n + whose[point, place]
-        moved, hits = (
-            np.bincount(cell, counted, minlength=points * n).reshape(points, n)
-            for counted in (None, right[point, place])
-        )
-        first = right[inside].reshape(points, -1)[:, : self.farthest]
-        table = np.cumsum(np.column_stack([np.zeros(points), first]), axis=1)
-        last = table.shape[1] - 1
-        end = np.minimum(self.k + np.where(pool, moved, -moved), last)
-        lost = np.take_along_axis(table, end, axis=1) - table[:, [min(self.k, last)]]
-        return np.asarray((hits - np.abs(lost)).sum(axis=0))
 
 
 def as_numbers(X: Rows) -> FloatArray:
@@ -329,7 +315,7 @@ def as_numbers(X: Rows) -> FloatArray:
             f"Nearest neighbours measure distances between rows of numbers; found {found}. Encode "
             "the columns as numbers first, and pass arrays: X.toarray() of sparse rows."
         )
-    return np.asarray(X.reshape(len(X), -1), dtype=np.float64)
+    return as_floats(X.reshape(len(X), -1))
 
 
 def check_test_set(owners: Owners, X_test: Rows, y_test: Array) -> tuple[FloatArray, Array]:
@@ -343,7 +329,7 @@ def check_test_set(owners: Owners, X_test: Rows, y_test: Array) -> tuple[FloatAr
             f"{columns} columns, as the owners have, and one label per row."
         )
     for target in (*owners.y, y):
-        if target is None or (target.dtype.kind == "f" and bool((target != target.round()).any())):
+        if target is None or (target.dtype.kind == "f" and (target != target.round()).any()):
             raise MethodNotApplicable(
                 "Nearest neighbours compare class labels, but a target is missing or holds "
                 "fractions, as in regression. Give every row a class."

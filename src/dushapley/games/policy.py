@@ -48,11 +48,6 @@ class Limits:
         """Whether there is any limit."""
         return self.timeout is not None or self.memory is not None
 
-    def seconds(self, questions: int) -> float:
-        """Seconds that so many questions may take."""
-        assert self.timeout is not None
-        return self.timeout * self.trainings * questions
-
 
 @dataclass(frozen=True, slots=True)
 class Training:
@@ -80,29 +75,6 @@ class Training:
     deterministic: bool | None = None
     on_failure: str = "raise"
     shift: float | None = None
-
-
-def counted_failure(
-    training: Training | None, pool: str, error: BaseException, cure: str = "", hint: str = ""
-) -> str:
-    """Cause of a failure that counts as u(nobody); raise where a failure is an error.
-
-    A cause is the error beneath a `UtilityFailed`; a lack of memory is named by its limit.
-    """
-    policy = training or Training()
-    beneath = error.__cause__ if isinstance(error, UtilityFailed) else None
-    cause = beneath or error
-    if isinstance(cause, MemoryError) and policy.limits.memory is not None:
-        error = cause = out_of_memory(policy.limits.memory)
-    if policy.on_failure == "empty":
-        return failure_cause(cause)
-    if isinstance(error, UtilityFailed):
-        raise error
-    raise UtilityFailed(
-        f"The utility of {pool} failed with {type(error).__name__}: {error}. "
-        f"{cure or 'Mend the model or the data'}, or pass on_failure='empty' to count such pools "
-        f"as u(nobody).{hint}"
-    ) from error
 
 
 def nobody_failed(cause: str) -> UtilityFailed:

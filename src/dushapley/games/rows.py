@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import count, pairwise
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
@@ -24,8 +25,8 @@ from dushapley.hashing import digest, random_numbers, sha256
 from dushapley.protocol import Estimate
 from dushapley.validation import check_choice, pool_name
 
-DRAWING = "32 bits"
-"""How rows are drawn, for the keys of pools of drawn rows: other rows would have other values."""
+NAMED = 2**11
+"""Pools whose names are written at a time: a few megabytes of text."""
 
 
 class RowsGame(Game):
@@ -57,11 +58,12 @@ class RowsGame(Game):
         # tables are for models that ask for them, and too large to send along for nothing
         self.owners = owners if owners.frames is None else replace(owners, frames=None)
         self._set_owners(owners.sizes, owners.names)
-        seen: Counter[str] = Counter()
-        self.ranks = [(seen[h], seen.update((h,)))[0] for h in owners.hashes]
+        equal: defaultdict[str, count[int]] = defaultdict(count)
+        self.ranks = [next(equal[h]) for h in owners.hashes]
         self.order, self.labels = content_order(owners), owners.labels()
+        self._drawn = [f"{h} {rank}" for h, rank in zip(owners.hashes, self.ranks, strict=True)]
         # what each whole owner writes into the name of a pool
-        self._lines = np.array([f"{owners.hashes[j]}\n".encode() for j in self.order])
+        self._lines = np.array([f"\n{owners.hashes[j]}".encode() for j in self.order])
 
     @property
     def context(self) -> str | None:
@@ -78,10 +80,9 @@ class RowsGame(Game):
 
     def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
         """Values of the nearest-neighbour game on these rows, for "knn", if there is a test set."""
-        if method != "knn" or wishes or self.X_test is None or self.y_test is None:
+        held = self.owners.reduced is None  # sums have no neighbours
+        if method != "knn" or wishes or not held or self.X_test is None or self.y_test is None:
             return None
-        if self.owners.reduced is not None:
-            return None  # sums have no neighbours
         from dushapley.games.knn import DEFAULT_K, KNN_NOTE, knn_estimate
 
         estimate = knn_estimate(self.owners, self.X_test, self.y_test, DEFAULT_K)
@@ -103,13 +104,12 @@ class RowsGame(Game):
 
     def rows_of(self, owner: int, count: int, draw: int | None) -> IntArray | slice:
         """Which rows of one owner a pool holds when it takes `count` of them."""
-        name = f"{self.owners.hashes[owner]} {self.ranks[owner]}"
-        return drawn_rows(draw, name, count, int(self.sizes[owner]))
+        return drawn_rows(draw, self._drawn[owner], count, int(self.sizes[owner]))
 
     def masks_of(self, owner: int, counts: IntArray, draws: IntArray) -> BoolArray:
         """Mark the rows that `rows_of` takes for each count and draw, shape (draws, rows)."""
-        name = f"{self.owners.hashes[owner]} {self.ranks[owner]}"
-        return drawn_masks(draws.tolist(), name, counts, int(self.sizes[owner]))
+        size = int(self.sizes[owner])
+        return drawn_masks(draws.tolist(), self._drawn[owner], counts, size)
 
     def pool(self, counts: IntArray, draw: int | None) -> tuple[Rows, Array | None]:
         """Rows and targets of one pool, in the order of content."""
@@ -147,10 +147,14 @@ class RowsGame(Game):
     def keys(self, queries: Queries, draws: IntArray | None) -> list[bytes]:
         if queries.dtype != np.bool_:
             return [self._key(counts.tolist(), draw) for counts, draw in self.each(queries, draws)]
-        empty, sha = self.sizes == 0, hashlib.sha256  # who has no rows has given all of them
-        pools = (queries.astype(np.bool_, copy=False) | empty)[:, self.order]
-        keys = [sha(self._lines[pool].tobytes()[:-1]).digest() for pool in pools]
-        for row in np.flatnonzero(~(queries > empty).any(axis=1)).tolist():
+        keys: list[bytes] = []
+        for some, _ in blocks(queries, None, NAMED):
+            held = (some | (self.sizes == 0))[:, self.order]  # no rows are all there are
+            text = self._lines[np.nonzero(held)[1]].tobytes()
+            ends = np.cumsum(held.sum(axis=1) * self._lines.itemsize).tolist()
+            lines = pairwise([0, *ends])
+            keys += [hashlib.sha256(text[start + 1 : end]).digest() for start, end in lines]
+        for row in np.flatnonzero(~queries[:, self.sizes > 0].any(axis=1)).tolist():
             keys[row] = self._key([0] * self.n_players, None)
         return keys
 
@@ -161,8 +165,8 @@ class RowsGame(Game):
             if counts[j] == self.sizes[j]:
                 parts.append(self.owners.hashes[j])
             elif counts[j] > 0:
-                drawn = f"{counts[j]} {draw} {DRAWING}"
-                parts.append(f"{self.owners.hashes[j]} {self.ranks[j]} {drawn}")
+                # the bits tell how rows are drawn: other rows would have other values
+                parts.append(f"{self._drawn[j]} {counts[j]} {draw} 32 bits")
         return sha256("\n".join(parts))
 
 

@@ -29,6 +29,11 @@ FALSE = (
 )
 DROPPED = "its proof drops a square and a factor 2 in Hoeffding's inequality"
 NUMERICAL = "checked numerically, not proven: the curve declares no shape or no second derivative"
+NAMES = {
+    "stated": "Theorem 2 as stated",
+    "lemma": "Theorem 2, its lemma's form",
+    "repaired": "Theorem 2 repaired",
+}
 PAPER = "Garrido Lucero et al. (2024)"
 
 
@@ -88,19 +93,23 @@ def theorem2(game: SizeGame, form: Form = "repaired") -> Guarantee:
     >>> print(ds.guarantees.theorem2(game))
     Theorem 2 repaired: ± at most 4.24
     """
-    _refuse_unless(game, SizeGame, "theorem2")
+    _refuse_unless(game, "theorem2", SizeGame)
     bound, proven = _theorem2_bound(game.sizes, game.curve, form, tail_factor=1.0)
+    why_not = _why_not(form, proven)
     return Guarantee(
-        name={"stated": "Theorem 2 as stated", "lemma": "Theorem 2, its lemma's form"}.get(
-            form, "Theorem 2 repaired"
-        ),
+        name=NAMES[form],
         bound=bound,
         statement="|DU-Shapley − Shapley value| ≤ κ/(mμ²)·(cσ²(1+ln m) + t), owner by owner",
         assumptions=("u(S) = w(total size)", "H1, with κ between the smallest owner and all rows"),
-        source=f"{PAPER}, Theorem 2" + ("" if form != "repaired" else ", proof repaired here"),
-        is_guarantee=form == "repaired" and proven,
-        why_not={"stated": FALSE, "lemma": DROPPED}.get(form, "" if proven else NUMERICAL),
+        source=f"{PAPER}, Theorem 2" + ", proof repaired here" * (form == "repaired"),
+        is_guarantee=not why_not,
+        why_not=why_not,
     )
+
+
+def _why_not(form: Form, proven: bool) -> str:
+    """What keeps a form of the bound from being a guarantee; "" where nothing does."""
+    return {"stated": FALSE, "lemma": DROPPED}.get(form, "" if proven else NUMERICAL)
 
 
 def _theorem2_bound(
@@ -109,12 +118,11 @@ def _theorem2_bound(
     """The right-hand side, and whether its κ is proven."""
     if form not in get_args(Form):
         raise InvalidOption(f"form is {form!r}; choose one of {', '.join(get_args(Form))}.")
-    m = len(sizes) - 1
-    positive = sizes[sizes > 0]
-    if m == 0 or len(positive) == 0:
+    m, rows = len(sizes) - 1, float(sizes.sum())
+    if m == 0 or rows == 0:
         return np.zeros(len(sizes)), True
-    check_h1(curve, float(sizes.sum()))
-    bend = kappa(curve, float(sizes.sum()), float(positive.min()))
+    check_h1(curve, rows)
+    bend = kappa(curve, rows, float(sizes[sizes > 0].min()))
     others = OthersSizes.of(sizes)
     spread = others.variance * (1 + np.log(m))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -126,7 +134,8 @@ def _theorem2_bound(
         bound = bend.value / m * inner[form] / others.mean**2
     bound = np.where(others.radius > 0, bound, 0.0)
     bound = np.where(np.isnan(bound), np.inf, bound)  # 0·∞: a κ too small to be told from none
-    return bound + ROUNDING * float(np.abs(curve(np.array([0.0, sizes.sum()]))).max()), bend.proven
+    ends = np.abs(curve(np.array([0.0, rows])))
+    return bound + ROUNDING * float(ends.max()), bend.proven
 
 
 def corollary(game: RegressogramGame, form: Form = "repaired") -> Guarantee:
@@ -135,19 +144,20 @@ def corollary(game: RegressogramGame, form: Form = "repaired") -> Guarantee:
     As printed its tail is twice Theorem 2's. An owner without a row in a bin makes τ, and so the
     bound, infinite there: true, and empty. The certificate has no such trouble.
     """
-    _refuse_unless(game, RegressogramGame, "corollary")
+    _refuse_unless(game, "corollary", RegressogramGame)
     bound, proven = np.zeros(game.n_players), True
     for part in game.parts():
         added, sure = _theorem2_bound(part.sizes, part.curve, form, tail_factor=2.0)
         bound, proven = bound + part.weight * added, proven and sure
+    why_not = _why_not(form, proven)
     return Guarantee(
         name=f"Corollary for the regressogram, {form}",
         bound=bound,
         statement="|DU-Shapley − Shapley value| ≤ Σ_b P(b)·(Theorem 2 in bin b)",
         assumptions=("u(S) = Σ_b P(b)·w_b(rows in b)", "H1 for the curve of every bin"),
         source=f"{PAPER}, Corollary 2",
-        is_guarantee=form == "repaired" and proven,
-        why_not={"stated": FALSE, "lemma": DROPPED}.get(form, "" if proven else NUMERICAL),
+        is_guarantee=not why_not,
+        why_not=why_not,
     )
 
 
@@ -156,11 +166,8 @@ def older_bound(game: SizeGame, rho: float = 1.0) -> Guarantee:
 
     Its constant ρ is said to exist and not given, so this is a shape, not a guarantee.
     """
-    _refuse_unless(game, SizeGame, "older_bound")
-    _refuse_lonely(game)
-    m = game.n_players - 1
-    others = OthersSizes.of(game.sizes)
-    level = np.abs(np.asarray(game.w(others.mean * m), dtype=np.float64))
+    m, others = game.n_players - 1, _others(game, "older_bound")
+    level = abs(np.asarray(game.w(others.mean * m), dtype=np.float64))
     inner = 9 * others.variance * (1 + np.log(m)) + 2 * others.radius**2 * others.largest
     return Guarantee(
         name="older version's bound",
@@ -181,11 +188,9 @@ def du_bias(game: SizeGame) -> float:
 
     The ε that the paper asks of its rivals.
     """
-    _refuse_unless(game, SizeGame, "du_bias")
-    _refuse_lonely(game)
-    m = game.n_players - 1
-    others = OthersSizes.of(game.sizes)
-    bend = kappa(game.curve, float(game.sizes.sum()), float(game.sizes[game.sizes > 0].min()))
+    others = _others(game, "du_bias")
+    m, sizes = game.n_players - 1, game.sizes
+    bend = kappa(game.curve, float(sizes.sum()), float(sizes[sizes > 0].min()))
     inner = 9 * others.variance * (1 + np.log(m)) + others.tail / (4 * others.largest)
     return float(bend.value / m * np.linalg.norm(inner / others.mean**2))
 
@@ -216,7 +221,7 @@ def certificate(
     """
     if isinstance(game, LinearRegressionGame) and (method, semivalue) == ("du", SHAPLEY):
         return precision_certificate(game)
-    _refuse_unless(game, (SizeGame, RegressogramGame), "certificate")
+    _refuse_unless(game, "certificate", SizeGame, RegressogramGame)
     assert isinstance(game, PooledRowsGame)
     parts = game.parts()
     if not is_semivalue(semivalue):
@@ -226,11 +231,10 @@ def certificate(
     bounds = total_bracket(parts, scale)
     if bounds is None or method not in ("du", "du++", "du-second-order"):
         raise AssumptionFails(
-            f"There is no certificate of {method!r} for {game.n_players} owners here: it exists "
+            f"There is no certificate of {method!r} for {n} owners here: it exists "
             "for du and du-second-order, up to 2^23 pairs of distinct size and owner."
         )
-    why = unbounded(parts)
-    if why:
+    if why := unbounded(parts):
         raise AssumptionFails(f"There is no certificate here: {why}. Prefer exact values.")
     if method == "du-second-order":
         return certificate_of(bounds[0], bounds, parts, 0.0)
@@ -238,15 +242,18 @@ def certificate(
     return certificate_of(values, bounds, parts, error)
 
 
-def _refuse_unless(game: Game, kind: type | tuple[type, ...], what: str) -> None:
-    if not isinstance(game, kind):
-        kinds = kind if isinstance(kind, tuple) else (kind,)
+def _refuse_unless(game: Game, what: str, *kinds: type) -> None:
+    if not isinstance(game, kinds):
+        names = " and ".join(kind.__name__ for kind in kinds)
         raise AssumptionFails(
-            f"{what} is about {' and '.join(k.__name__ for k in kinds)}, found "
-            f"{type(game).__name__}. For trained models no bound on DU-Shapley's error is known."
+            f"{what} is about {names}, found {type(game).__name__}. For trained models no bound on "
+            "DU-Shapley's error is known."
         )
 
 
-def _refuse_lonely(game: Game) -> None:
+def _others(game: Game, what: str) -> OthersSizes:
+    """Sizes of the others in a size game, whose bias takes two owners with rows."""
+    _refuse_unless(game, what, SizeGame)
     if game.n_players < 2 or np.count_nonzero(game.sizes) < 2:
         raise AssumptionFails("DU-Shapley's bias is about two owners with rows, or more.")
+    return OthersSizes.of(game.sizes)

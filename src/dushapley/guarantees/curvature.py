@@ -56,11 +56,12 @@ def kappa(w: Curve, high: float, low: float | None = None) -> Kappa:
     start = high * 1e-6 if low is None else low
     if not 0 < start <= high < np.inf:
         raise AssumptionFails(f"κ was asked on [{start}, {high}]; it needs 0 < low ≤ high.")
-    n = np.geomspace(start, high, int(np.log(high / start) / np.log(RATIO)) + 2)
-    bend = np.abs(curvature(curve, n))
-    if curve.shape == "completely monotone" and curve.second_derivative is not None:
-        return Kappa(float(np.max(n[1:] ** 2 * bend[:-1])), start, high, True)
-    return Kappa(float(np.max(n**2 * bend)), start, high, False)
+    steps = np.log(high / start) / np.log(RATIO)
+    n = np.geomspace(start, high, int(steps) + 2)
+    bend = abs(curvature(curve, n))
+    proven = curve.shape == "completely monotone" and curve.second_derivative is not None
+    at_most = n[1:] ** 2 * bend[:-1] if proven else n**2 * bend
+    return Kappa(float(at_most.max()), start, high, proven)
 
 
 def curvature(curve: LearningCurve, n: FloatArray) -> FloatArray:
@@ -73,8 +74,8 @@ def curvature(curve: LearningCurve, n: FloatArray) -> FloatArray:
 def second_differences(curve: LearningCurve, n: FloatArray, step: float) -> FloatArray:
     """Second derivative from differences of this relative step."""
     h = step * n
-    right, here, left = (finite_curve(curve, n + shift) for shift in (h, 0 * h, -h))
-    return np.asarray((right - 2 * here + left) / h**2)
+    right, here, left = (finite_curve(curve, at) for at in (n + h, n, n - h))
+    return (right - 2 * here + left) / h**2
 
 
 def check_h1(w: Curve, high: float) -> None:
@@ -98,24 +99,23 @@ def check_h1(w: Curve, high: float) -> None:
     dushapley.errors.AssumptionFails: H1 fails: n²|w''(n)| grows without end (like n^0.50). ...
     """
     curve = as_curve(w, None, None)
-    n = np.unique(
-        np.concatenate([np.linspace(0, high, 2001), np.geomspace(high * 1e-6, high, 999)])
-    )
+    n = np.union1d(np.linspace(0, high, 2001), np.geomspace(high * 1e-6, high, 999))
     with np.errstate(all="ignore"):
         level = np.asarray(curve(n), dtype=np.float64)
     bad = ~np.isfinite(level)
     if bad.any():
         raise AssumptionFails(f"H1 fails: w({n[bad][0]:g}) is {level[bad][0]}. {INSTEAD}")
-    room = 1e-12 * float(np.abs(level).max())
-    falls = np.flatnonzero(np.diff(level) < -room)
+    scale = float(abs(level).max())
+    falls = np.flatnonzero(np.diff(level) < -1e-12 * scale)
     if len(falls):
-        a, b = n[falls[0]], n[falls[0] + 1]
+        ends = slice(falls[0], falls[0] + 2)
+        (a, b), (before, after) = n[ends], level[ends]
         raise AssumptionFails(
-            f"H1 fails: w is not increasing, it falls from {level[falls[0]]:.4g} to "
-            f"{level[falls[0] + 1]:.4g} between {a:g} and {b:g} rows (a pole?). {INSTEAD}"
+            f"H1 fails: w is not increasing, it falls from {before:.4g} to {after:.4g} between "
+            f"{a:g} and {b:g} rows (a pole?). {INSTEAD}"
         )
     with np.errstate(over="ignore", under="ignore"):  # powers of numbers that far out
-        _refuse_growth(curve, high, float(np.abs(level).max()))
+        _refuse_growth(curve, high, scale)
 
 
 INSTEAD = "Theorem 2 says nothing of this curve; exact values or the certificate may still do."
@@ -124,21 +124,20 @@ INSTEAD = "Theorem 2 says nothing of this curve; exact values or the certificate
 def _refuse_growth(curve: LearningCurve, high: float, scale: float) -> None:
     """n²|w''| far out, where even a logarithm's growth shows, and at ever finer steps nearby."""
     n = high * np.geomspace(MIDWAY, FAR, 21)
-    bend = n**2 * np.abs(curvature(curve, n))
-    noise = 1e-8 * max(scale, float(np.abs(finite_curve(curve, n)).max()))
-    if bend[-1] > noise and bend[-1] > (1 + GROWING) * bend[0] + noise:
-        slope = float(np.log(bend[-1] / max(bend[-4], noise)) / np.log(n[-1] / n[-4]))
+    bend = n**2 * abs(curvature(curve, n))
+    noise = 1e-8 * max(scale, float(abs(finite_curve(curve, n)).max()))
+    first, before, last = bend[0], bend[-4], bend[-1]
+    if last > noise and last > (1 + GROWING) * first + noise:
+        slope = np.log(last / max(before, noise)) / np.log(n[-1] / n[-4])
         how = f"like n^{slope:.2f}" if slope > 0.005 else "slowly"
         raise AssumptionFails(f"H1 fails: n²|w''(n)| grows without end ({how}). {INSTEAD}")
     near = high * np.geomspace(1, 1e4, 399)
-    bends = {
-        step: float(np.max(near**2 * np.abs(second_differences(curve, near, step))))
-        for step in (STEP, *FINER)
-    }
-    level = float(np.abs(finite_curve(curve, 2 * near[-1:]))[0]) + scale
-    for step in FINER:
+    bends = (abs(second_differences(curve, near, step)) for step in (STEP, *FINER))
+    coarse, *finer = (float(np.max(near**2 * bend)) for bend in bends)
+    level = float(abs(finite_curve(curve, 2 * near[-1:]))[0]) + scale
+    for step, fine in zip(FINER, finer, strict=True):
         room = 64 * float(np.finfo(float).eps) * level / step**2
-        if bends[step] > 10 * bends[STEP] + room:
+        if fine > 10 * coarse + room:
             raise AssumptionFails(
                 "H1 fails: the closer one looks, the more w bends (does it oscillate, or have a "
                 f"kink?). {INSTEAD}"

@@ -6,8 +6,6 @@ differ. Here it is, for the fixed-point utility; the proof is in docs/guarantees
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dushapley.arrays import FloatArray
@@ -43,8 +41,7 @@ def footnote_bound(game: LinearRegressionGame) -> Guarantee:
     Theorem 2 for unequal precisions: ± at most 0.143
     """
     _check(game)
-    by_precision = game.gamma[:, None] == np.unique(game.gamma)
-    rows = by_precision * game.sizes[:, None]
+    rows = game.sizes[:, None] * (game.gamma[:, None] == np.unique(game.gamma))
     bounds = np.zeros(game.n_players)
     if game.n_players > 2:
         _, first, member = np.unique(rows, axis=0, return_index=True, return_inverse=True)
@@ -72,12 +69,11 @@ def precision_certificate(game: LinearRegressionGame) -> Guarantee:
             "There is no certificate here: exact values are known where all owners are equally "
             "precise, or of few kinds (equal in rows and precision). footnote_bound holds for all."
         )
-    details: tuple[Any, ...] = (exact.details, du.details)
-    room = sum(float(found["numerical_error"]) for found in details)
+    room = sum(found.details["numerical_error"] for found in (exact, du))
     proven = not exact.details.get("error_checked_only", False)
     return Guarantee(
         name="certificate",
-        bound=np.abs(du.values - exact.values) + room,
+        bound=abs(du.values - exact.values) + room,
         statement="|value − Shapley value| ≤ bound, owner by owner: exact values are computed",
         assumptions=("arithmetic in double precision, for which room is left",),
         source="dushapley.games.size.exact",
@@ -90,12 +86,12 @@ def _check(game: LinearRegressionGame) -> None:
     """Refuse games whose smallest owners reach the pole or the floor."""
     if not isinstance(game, LinearRegressionGame) or game.form != "fixed-point":
         raise AssumptionFails("footnote_bound is about LinearRegressionGame, form='fixed-point'.")
-    enough = game.d + 1.0
+    enough, smallest = game.d + 1.0, game.sizes.min()
     if game.floor < 0:
         enough += game.trace / (-game.floor * float(game.gamma.min()) ** 2)
-    if game.floor >= 0 or float(game.sizes.min()) <= enough:
+    if game.floor >= 0 or smallest <= enough:
         raise AssumptionFails(
-            f"The smallest owner holds {game.sizes.min():g} rows; the bound needs more than "
+            f"The smallest owner holds {smallest:g} rows; the bound needs more than "
             f"{enough:g} of every owner (and a negative floor), below which the utility has a kink "
             "and no second derivative. Leave out smaller owners, or prefer exact values."
         )
@@ -106,7 +102,7 @@ def _bound(game: LinearRegressionGame, rows: FloatArray, owner: int) -> float:
     others = np.delete(rows, owner, axis=0)
     sizes, m = others.sum(axis=1), len(others)
     sigma = float(others.std(axis=0).sum())
-    radius = float(np.abs(others - others.mean(axis=0)).sum(axis=1).max())
+    radius = float(abs(others - others.mean(axis=0)).sum(axis=1).max())
     smallest, c = float(sizes.min()), game.d + 1.0
     lowest = float(game.gamma.min()) ** 2
     ratio = float(game.gamma.max()) ** 2 / lowest

@@ -105,9 +105,9 @@ def svarm_failure(
     h = _harmonic(n_players)
     psi = 2 * epsilon**2 / (r_plus + r_minus) ** 2
     rare = 2 * exp(-samples / (4 * h**2))
-    if psi > MOST_PSI:
-        return min(1.0, rare)
-    return min(1.0, rare + 4 * exp(-psi * floor(samples / (4 * h))) / expm1(psi))
+    if psi <= MOST_PSI:
+        rare += 4 * exp(-psi * floor(samples / (4 * h))) / expm1(psi)
+    return min(1.0, rare)
 
 
 def svarm_samples(
@@ -133,23 +133,22 @@ def svarm_error(
     if 2 * exp(-samples / (4 * _harmonic(n_players) ** 2)) >= delta:
         return inf
     r = r_plus + r_minus
-    return _root(
-        lambda eps: svarm_failure(eps, samples, n_players, r_plus, r_minus) - delta,
-        1e-150 * r,
-        sqrt(MOST_PSI / 2) * r,
-    )
+
+    def excess(epsilon: float) -> float:
+        return svarm_failure(epsilon, samples, n_players, r_plus, r_minus) - delta
+
+    return _root(excess, 1e-150 * r, sqrt(MOST_PSI / 2) * r)
 
 
 def _group_testing(
     form: GroupTesting, norm: Norm, n_players: int, delta: float, r: float
 ) -> tuple[float, float]:
     """Scale of ε, and what T·h(ε/scale) must reach."""
-    h = _harmonic(n_players)
+    h, n = _harmonic(n_players), n_players + 1
     if form == "dummy":
         return 2 * r * sqrt(_owners(norm, n_players)), h * log(2 * n_players / delta)
     if form == "pairwise":
-        n = n_players + 1
-        return 4 * r * sqrt(_owners(norm, n)), h * log(n * (n - 1) / delta)
+        return 4 * r * sqrt(_owners(norm, n)), h * log(n * n_players / delta)
     raise InvalidOption(f"form is {form!r}; choose 'dummy' or 'pairwise'.")
 
 

@@ -40,13 +40,11 @@ class Uniformity:
     noise: float
 
     def __str__(self) -> str:
-        verdict = (
-            "close to uniform: DU-Shapley's idea fits"
-            if self.distance < CLOSE
-            else "far from uniform: prefer exact, du-second-order or a sampling method to du"
-            if self.distance > FAR
-            else "roughly uniform: look at du's certificate"
-        )
+        verdict = "roughly uniform: look at du's certificate"
+        if self.distance < CLOSE:
+            verdict = "close to uniform: DU-Shapley's idea fits"
+        elif self.distance > FAR:
+            verdict = "far from uniform: prefer exact, du-second-order or a sampling method to du"
         return f"distance to uniform {self.distance:.3f} (± {self.noise:.3f}): {verdict}"
 
 
@@ -87,8 +85,9 @@ def uniformity(
         rows, g = np.delete(rows, left_out), np.delete(g, left_out)
     rng = np.random.default_rng(seed)
     pairs, counts = np.unique(np.stack([rows, g]), axis=1, return_counts=True)
-    counts = counts.astype(np.int64)
-    q = np.concatenate([_draw(rng, pairs, counts, size) for size in _batches(draws, len(counts))])
+    at_once = max(1, 2**22 // len(counts))  # batches never depend on anything else
+    batches = (min(at_once, draws - start) for start in range(0, draws, at_once))
+    q = np.concatenate([_draw(rng, pairs, counts, size) for size in batches])
     ratio = np.sort(q / effective_rows(rows[None, :], g)[0])
     noise = float(np.sqrt(np.log(2 / 0.05) / (2 * draws)))
     return Uniformity(ratio, distance_to_uniform(ratio), noise)
@@ -103,12 +102,5 @@ def distance_to_uniform(shares: FloatArray) -> float:
 
 def _draw(rng: np.random.Generator, pairs: FloatArray, counts: IntArray, size: int) -> FloatArray:
     """Effective sizes of random coalitions; owners who are equal are drawn together."""
-    t = rng.random(size)
-    joined = rng.binomial(counts, t[:, None])
+    joined = rng.binomial(counts, rng.random(size)[:, None])
     return effective_rows(joined * pairs[0], pairs[1])
-
-
-def _batches(draws: int, width: int) -> list[int]:
-    """Batches small enough for memory; their sizes never depend on anything else."""
-    at_once = max(1, 2**22 // width)
-    return [min(at_once, draws - start) for start in range(0, draws, at_once)]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from dushapley.arrays import IntArray
+from dushapley.arrays import AnyDict, IntArray
 from dushapley.report.wording import percent, plural
 from dushapley.results.uncertainty import (
     certainty,
@@ -39,73 +37,80 @@ STRIKING, NEIGHBOURS = 3.0, 15
 """Standard deviations that count as another quality, from the mean of so many nearest pools."""
 
 
-Check = dict[str, Any]
-
-
-def checks(valuation: Valuation, settlement: Settlement | None = None) -> list[Check]:
+def checks(valuation: Valuation, settlement: Settlement | None = None) -> list[AnyDict]:
     """Each check: its name, whether it is good, worth a look or unknown, and a sentence."""
-    stopped = _check("Finished", "look", "The run was stopped early; values will move.")
-    return [
-        *([] if valuation.complete else [stopped]),
-        _errors(valuation, settlement),
-        _efficiency(valuation),
-        *_stable(valuation),
-        *_pooling(valuation),
-        *_forecasts(valuation),
-        *_failures(valuation),
-    ]
+    found = [_errors(valuation, settlement), _efficiency(valuation)]
+    if not valuation.complete:
+        found.insert(0, _check("Finished", "look", "The run was stopped early; values will move."))
+    for more in (_stable, _pooling, _forecasts, _failures):
+        found += more(valuation)
+    return found
 
 
-def sources(valuation: Valuation) -> list[dict[str, Any]]:
+def sources(valuation: Valuation) -> list[AnyDict]:
     """Standard errors by where they come from, where the run could tell them apart."""
     if not valuation.errors:
         return []
     rows = []
     for name, meaning in SOURCES.items():
         errors = valuation.errors.get(name)
-        typical = None if errors is None else half_width(root_mean_square(errors))
-        text = "unknown" if typical is None else "±" + error_text(typical)
-        if typical == 0:
-            text, meaning = "none", WITHOUT.get(name, meaning)
-        dominant = valuation.errors.get("dominant") == name
-        rows.append({"name": name, "text": text, "meaning": meaning, "dominant": dominant})
+        text = "unknown"
+        if errors is not None:
+            typical = half_width(root_mean_square(errors))
+            text = f"±{error_text(typical)}"
+            if typical == 0:
+                text, meaning = "none", WITHOUT.get(name, meaning)
+        rows.append(
+            {
+                "name": name,
+                "text": text,
+                "meaning": meaning,
+                "dominant": valuation.errors.get("dominant") == name,
+            }
+        )
     return rows
 
 
-def _check(name: str, state: str, text: str) -> Check:
+def _check(name: str, state: str, text: str) -> AnyDict:
     return {"name": name, "state": state, "text": text}
 
 
-def _errors(valuation: Valuation, settlement: Settlement | None) -> Check:
+def _errors(valuation: Valuation, settlement: Settlement | None) -> AnyDict:
     """How well values, or payments, are known, in parts of themselves: not of their spread.
 
     One owner of very bad data stretches the spread, and leaves the others no better known.
     """
     if valuation.unknown:
-        meaning = f"The error of these values is {valuation.interval_meaning}."
-        return _check("Error", "unknown", f"{meaning} {remedy(valuation)}")
+        return _check(
+            "Error",
+            "unknown",
+            f"The error of these values is {valuation.interval_meaning}. {remedy(valuation)}",
+        )
     if valuation.total_errors is None:
         return _check("Error", "good", "All coalitions count: no error of sampling is left.")
     if not valuation.total_errors.any():
         return _check("Error", "good", "No error was found.")
     if settlement is not None and settlement.low is None:
-        text = "Any payment is plausible: it is not sure that there is a gain to share."
-        return _check("Error", "look", text)
+        return _check(
+            "Error",
+            "look",
+            "Any payment is plausible: it is not sure that there is a gain to share.",
+        )
     parts = known_to(valuation.values, half_width(valuation.total_errors))
     if parts is None:
         return _check("Error", "unknown", "No value is positive: there is nothing to compare to.")
     text = f"Values are known to {certainty(parts)}, 95%."
     if settlement is not None and settlement.certainty:
-        text = f"{settlement.certainty[0].upper()}{settlement.certainty[1:]}, 95%."
+        text = f"Payments{settlement.certainty.removeprefix('payments')}, 95%."
     if valuation.biased:
         text += " This leaves out a bias that the method has and cannot see."
-    if parts[0] >= FINE and valuation.errors.get("dominant"):
-        text += f" {REMEDIES[valuation.errors['dominant']]}"
-    state = "good" if parts[0] < FINE and not valuation.biased else "look"
-    return _check("Error", state, text)
+    fine, dominant = parts[0] < FINE, valuation.errors.get("dominant")
+    if dominant and not fine:
+        text += f" {REMEDIES[dominant]}"
+    return _check("Error", "good" if fine and not valuation.biased else "look", text)
 
 
-def _efficiency(valuation: Valuation) -> Check:
+def _efficiency(valuation: Valuation) -> AnyDict:
     total, gap = valuation.u_full - valuation.u_empty, valuation.efficiency_gap
     if abs(total) <= valuation.rounding:
         return _check(
@@ -119,35 +124,35 @@ def _efficiency(valuation: Valuation) -> Check:
     return _check("Adds up", "good" if relative < 0.02 else "look", text)
 
 
-def _stable(valuation: Valuation) -> list[Check]:
+def _stable(valuation: Valuation) -> list[AnyDict]:
     """Whether the last half of the questions still moved the values."""
     history = (valuation.details.get("trail") or {}).get("history")
     if history is None or len(history["asked"]) < 4:
         return []
     asked = np.array(history["asked"])
-    half = int(np.argmin(np.abs(asked - asked[-1] / 2)))
+    half = int(np.argmin(abs(asked - asked[-1] / 2)))
     values = np.array(history["values"], dtype=np.float64)
     spread = float(np.ptp(valuation.values)) or 1.0
-    moved = float(np.sqrt(np.mean((values[-1] - values[half]) ** 2))) / spread
+    moved = root_mean_square(values[-1] - values[half]) / spread
     text = f"The second half of the questions moved the values by {percent(moved)} of their spread."
     return [_check("Settled", "good" if moved < 0.05 else "look", text)]
 
 
-def _pooling(valuation: Valuation) -> list[Check]:
+def _pooling(valuation: Valuation) -> list[AnyDict]:
     """Whether the answers agree with DU-Shapley, to which all rows are rows of one pool."""
     if valuation.method_run not in ("du", "du++"):
         return []
-    largest = float(valuation.sizes.max() / max(valuation.sizes.sum(), 1e-300))
+    largest = valuation.sizes.max() / max(valuation.sizes.sum(), 1e-300)
     text = f"One owner holds {percent(largest, 0)} of all rows; DU-Shapley is poor at that."
     sizes = [_check("Sizes", "look", text)] if largest > GIANT else []
     odd = unlike_the_pool(valuation)
     if odd is None:
         return [*sizes, _check("Pooling", "unknown", "Quality differences could not be checked.")]
     if len(odd):
+        data = plural(len(odd), "owner’s data are", "owners’ data are")
         text = (
-            f"{plural(len(odd), 'owner’s data are', 'owners’ data are')} worth clearly more or "
-            "less than as many pooled rows. DU-Shapley’s pooling hides such differences among the "
-            "others: do not rely on it here, use gp or exact."
+            f"{data} worth clearly more or less than as many pooled rows. DU-Shapley’s pooling "
+            "hides such differences among the others: do not rely on it here, use gp or exact."
         )
         return [*sizes, _check("Pooling", "look", text)]
     text = "No owner’s data differ clearly from as many pooled rows, as DU-Shapley assumes."
@@ -161,42 +166,47 @@ def unlike_the_pool(valuation: Valuation) -> IntArray | None:
     clearly: `STRIKING` standard deviations of these from it, and 5% of the gain.
     """
     trail = valuation.details.get("trail")
-    if trail is None or any(worth is None for worth in trail["alone"]):
+    if trail is None or None in trail["alone"]:
         return None
-    alone = np.array(trail["alone"], dtype=np.float64)
-    rows, worth = (np.array(trail["curve"][name]) for name in ("rows", "values"))
+    alone, curve = np.array(trail["alone"]), trail["curve"]
+    rows, worth = np.array(curve["rows"]), np.array(curve["values"])
     mixed = ~np.isin(worth, alone)  # an owner must not be compared with itself
     rows, worth = rows[mixed], worth[mixed]
     if len(rows) < 2 * NEIGHBOURS:
         return None
-    distance = np.abs(rows[None, :] - valuation.sizes[:, None])
-    near = worth[np.argsort(distance, axis=1, kind="stable")[:, :NEIGHBOURS]]
-    apart = np.abs(alone - near.mean(axis=1))
+    distance = abs(rows[None, :] - valuation.sizes[:, None])
+    nearest = np.argsort(distance, axis=1, kind="stable")
+    near = worth[nearest[:, :NEIGHBOURS]]
     enough = 0.05 * abs(valuation.u_full - valuation.u_empty)
-    return np.flatnonzero((apart > STRIKING * near.std(axis=1, ddof=1)) & (apart > enough))
+    clear = np.maximum(STRIKING * near.std(axis=1, ddof=1), enough)
+    return np.flatnonzero(abs(alone - near.mean(axis=1)) > clear)
 
 
-def _forecasts(valuation: Valuation) -> list[Check]:
+def _forecasts(valuation: Valuation) -> list[AnyDict]:
     """The independent check of `gp`: pools predicted before they were seen."""
     unexplained = valuation.details.get("unexplained")
     if valuation.method_run != "gp" or not isinstance(unexplained, float):
         return []
-    if valuation.details.get("model") == "constant":
-        text = "All pools that were trained are worth the same: there was nothing to foresee."
-        return [_check("Forecasts", "look", text)]
-    fell_back = valuation.details.get("model") == "gaussian process, corrected by samples"
-    text = (
-        f"Pools forecast before they were trained: {percent(max(0.0, 1 - unexplained))} of their "
-        "variation was foreseen."
-    )
-    if fell_back:
+    model, state = valuation.details.get("model"), "good"
+    if model == "constant":
+        return [
+            _check(
+                "Forecasts",
+                "look",
+                "All pools that were trained are worth the same: there was nothing to foresee.",
+            )
+        ]
+    foreseen = percent(max(0.0, 1 - unexplained))
+    text = f"Pools forecast before they were trained: {foreseen} of their variation was foreseen."
+    if model == "gaussian process, corrected by samples":
+        state = "look"
         text += (
             " At some sizes it went wrong: random pools correct it there, and intervals are wider."
         )
-    return [_check("Forecasts", "look" if fell_back else "good", text)]
+    return [_check("Forecasts", state, text)]
 
 
-def _failures(valuation: Valuation) -> list[Check]:
+def _failures(valuation: Valuation) -> list[AnyDict]:
     failed = sum(valuation.failures.values())
     text = f"{plural(failed, 'training', 'trainings')} failed and counted as nobody’s data."
     return [_check("Failures", "look", text)] if failed else []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from itertools import chain
 
+from dushapley.arrays import AnyDict
 from dushapley.data.check.collection import Findings
 from dushapley.data.findings import Finding
 from dushapley.data.intake import TEST
@@ -13,9 +14,10 @@ from dushapley.report.wording import percent, plural, whole
 
 MOST_CELLS = 40_000
 """Cells of the map; what is beyond is told in words."""
+MARKS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space", ".": "point"}
 
 
-def findings_page(findings: Findings, *, title: str = "What is odd in the files") -> str:
+def findings_page(findings: Findings) -> str:
     """All findings and the map as one HTML text: no network, no clock.
 
     Examples
@@ -24,21 +26,25 @@ def findings_page(findings: Findings, *, title: str = "What is odd in the files"
     >>> findings_page(Findings(()))[:15]
     '<!doctype html>'
     """
-    columns = list(dict.fromkeys(c for cells in findings.cells.values() for c in cells))
+    columns = list(dict.fromkeys(chain.from_iterable(findings.cells.values())))
     rows = [_row(findings, name, columns) for name in findings.sizes]
     owners = {name: size for name, size in findings.sizes.items() if name != TEST}
     tested = findings.sizes.get(TEST, 0)
     shown = max(1, MOST_CELLS // max(len(columns), 1))
+    facts = {
+        "owners": whole(len(owners)),
+        "rows of owners": whole(sum(owners.values())),
+        "rows of the test set": whole(tested) if tested else "",
+        "stops": whole(len(findings.stops)),
+        "notes": whole(len(findings.notes)),
+    }
+    detected = {}
+    for name, how in findings.detected.items():
+        detected[name] = "; ".join(f"{key}: {_in_words(value)}" for key, value in how.items())
     summary = {
-        "title": title,
+        "title": "What is odd in the files",
         "lead": [_lead(findings)],
-        "facts": {
-            "owners": whole(len(owners)),
-            "rows of owners": whole(sum(owners.values())),
-            "rows of the test set": whole(tested) if tested else "",
-            "stops": whole(len(findings.stops)),
-            "notes": whole(len(findings.notes)),
-        },
+        "facts": facts,
         "columns": columns,
         "target": findings.target,
         "rows": rows[:shown],
@@ -46,10 +52,7 @@ def findings_page(findings: Findings, *, title: str = "What is odd in the files"
         "stops": findings.stops,
         "notes": findings.notes,
         "remedies": " ".join(findings.remedies),
-        "detected": {
-            name: "; ".join(f"{key}: {_in_words(value)}" for key, value in how.items())
-            for name, how in findings.detected.items()
-        },
+        "detected": detected,
     }
     return environment().get_template("check.html").render(s=summary)
 
@@ -60,14 +63,7 @@ def _in_words(how: object) -> str:
         return ", ".join(f"{key} as {_in_words(value)}" for key, value in how.items())
     if isinstance(how, (list, tuple, set)):
         return ", ".join(map(_in_words, how))
-    return {
-        ",": "comma",
-        ";": "semicolon",
-        "\t": "tab",
-        "|": "bar",
-        " ": "space",
-        ".": "point",
-    }.get(str(how), str(how))
+    return MARKS.get(str(how), str(how))
 
 
 def _lead(findings: Findings) -> str:
@@ -79,7 +75,7 @@ def _lead(findings: Findings) -> str:
     return "Nothing odd was found."
 
 
-def _row(findings: Findings, holder: str, columns: list[str]) -> dict[str, Any]:
+def _row(findings: Findings, holder: str, columns: list[str]) -> AnyDict:
     """One holder's line of the map."""
     own = findings.cells.get(holder, {})
     cells = []
@@ -89,15 +85,18 @@ def _row(findings: Findings, holder: str, columns: list[str]) -> dict[str, Any]:
         missing = percent(gone, 0) if gone else ""
         cells.append(_marked(here) | {"kind": kind or "–", "missing": missing})
     whole_row = [f for f in findings if f.owner == holder and f.column is None]
-    size = whole(findings.sizes[holder])
-    return _marked(whole_row) | {"name": holder, "size": size, "cells": cells}
+    return _marked(whole_row) | {
+        "name": holder,
+        "size": whole(findings.sizes[holder]),
+        "cells": cells,
+    }
 
 
-def _marked(found: list[Finding]) -> dict[str, Any]:
+def _marked(found: list[Finding]) -> AnyDict:
     """How a part of the map is marked, by what was found there."""
-    stops = any(finding.severity == "stop" for finding in found)
+    kinds = {finding.severity for finding in found}
     return {
-        "state": "stop" if stops else "note" * bool(found),
+        "state": "stop" if "stop" in kinds else "note" if kinds else "",
         "title": "\n".join(f"{finding.code}: {finding.message}" for finding in found),
         "codes": sorted({finding.code for finding in found}),
     }

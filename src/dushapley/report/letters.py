@@ -12,10 +12,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from dushapley.arrays import AnyDict
 from dushapley.data.files import owner_name
 from dushapley.errors import InvalidOption, InvalidSettlement
 from dushapley.report.page import environment
-from dushapley.report.summary import Plain, axis, measured, summarize
+from dushapley.report.summary import axis, measured, summarize
 from dushapley.report.wording import decimal, meaning, percent, plural
 from dushapley.results.diagnosis import Diagnosis
 from dushapley.results.uncertainty import half_width, remedy
@@ -32,7 +33,7 @@ SHOWN = {
 """What a letter says only if asked to."""
 
 
-UNMEASURED = ["Why your data are worth this was not measured in this run."]
+UNMEASURED = [{"text": "Why your data are worth this was not measured in this run."}]
 
 
 def check_shown(show: Collection[str]) -> frozenset[str]:
@@ -81,110 +82,104 @@ def owner_page(
     """
     shown = check_shown(show)
     if owner not in valuation.owners:
-        raise InvalidSettlement(
-            f"There is no owner {owner!r} in this valuation. Owners: "
-            f"{', '.join(map(repr, valuation.owners[:20]))}."
-        )
-    if diagnosis is None and settlement is not None:
-        diagnosis = settlement.diagnosis
+        known = ", ".join(map(repr, valuation.owners[:20]))
+        raise InvalidSettlement(f"There is no owner {owner!r} in this valuation. Owners: {known}.")
     summary = summarize(valuation, settlement, title=title, about=about, diagnosis=diagnosis)
+    found = {one["name"]: one["reasons"] for one in summary["why"]["owners"]}
     row = next(row for row in summary["rows"] if row["name"] == owner)
+    method = summary["method"]
+    amount, part = _answer(row, summary["pot"])
     facts = {
         "title": title,
         "owner": owner,
         "logo": logo,
         "date": date,
         "settlement_file": settlement_file,
-        "amount": _amount(row, summary),
-        "part": _part(row, summary),
+        "amount": amount,
+        "part": part,
         "lead": summary["lead"][0],
         "row": _picture(row),
         "marks": _marks(row, summary),
-        "has_error": summary["has_error"],
-        "interval": summary["interval"],
         "sure": _sure(valuation, row, summary),
         "rule": _rule(settlement, row),
-        "why": ["Why your data are worth this was not measured in this run."]
-        if diagnosis is None
-        else [r.text for r in diagnosis.of(owner).reasons],
+        "why": [reason["text"] for reason in found.get(owner, UNMEASURED)],
         "numbers": _numbers(valuation, settlement, row, summary, shown),
         "others": _others(summary, owner) if "values" in shown else [],
         "growth": growth_sentences(settlement, owner) if "growth" in shown else [],
         "meaning": meaning(valuation, own=True),
-        "method": summary["method"]["label"],
-        "version": summary["method"]["version"],
+        "method": method["label"],
+        "version": method["version"],
         "model": summary["about"].get("model", ""),
-        "file": owners_file(settlement, owner),
-        "seal": None if settlement is None else settlement.to_dict()["seal"],
-        "currency": "" if settlement is None else settlement.currency,
+        "file": None,
+        "seal": None,
+        "currency": "",
     }
+    if settlement is not None:
+        facts |= {
+            "file": owners_file(settlement, owner),
+            "seal": settlement.to_dict()["seal"],
+            "currency": settlement.currency,
+        }
     return environment().get_template("letter.html").render(s=facts)
 
 
-def _amount(row: Plain, summary: Plain) -> str:
-    """The answer: what is received or paid, or the share where no money is shared."""
-    if summary["pot"] is None:
-        return f"Your data bring {row['share_text']} of the gain"
-    paid = Decimal(row["payment"])
-    amount = f"{money(abs(paid))} {summary['pot']['currency']}".rstrip()
-    return (
-        "You receive nothing" if paid == 0 else f"You {'receive' if paid > 0 else 'pay'} {amount}"
-    )
-
-
-def _part(row: Plain, summary: Plain) -> str:
-    pot = summary["pot"]
+def _answer(row: AnyDict, pot: AnyDict | None) -> tuple[str, str]:
+    """What is received or paid, or the share where no money is shared; and its part of the pot."""
     if pot is None:
-        return ""
-    whole_pot = f"the pot of {pot['amount_text']} {pot['currency']}".rstrip()
-    return f"That is {percent(abs(row['share']))} of {whole_pot}."
+        return f"Your data bring {row['share_text']} of the gain", ""
+    paid, currency = Decimal(row["payment"]), pot["currency"]
+    verb = "receive" if paid > 0 else "pay"
+    amount = f"{verb} {money(abs(paid), currency)}" if paid else "receive nothing"
+    shared = f"the pot of {pot['amount_text']} {currency}".rstrip()
+    return f"You {amount}", f"That is {percent(abs(row['share']))} of {shared}."
 
 
-def _picture(row: Plain) -> Plain:
+def _picture(row: AnyDict) -> AnyDict:
     """The owner's value on an axis of its own: one of all owners would tell their extremes."""
+    value, by_size = row["value"], row["by_size_value"]
     error = row["error"] or 0.0
-    ends = [row["value"] - error, row["value"] + error, row["by_size_value"], 0.0]
-    place = axis(min(ends), max(ends))
-    return {
-        "at": place(row["value"]),
+    low, high = value - error, value + error
+    place = axis(min(low, by_size, 0.0), max(high, by_size, 0.0))
+    return {name: row[name] for name in ("error", "value_text", "error_text", "negative")} | {
+        "at": place(value),
         "zero": place(0.0),
-        "by_size_at": place(row["by_size_value"]),
-        "from": place(row["value"] - error),
-        "to": place(row["value"] + error),
-        **{name: row[name] for name in ("error", "value_text", "error_text", "negative")},
+        "by_size_at": place(by_size),
+        "from": place(low),
+        "to": place(high),
     }
 
 
-def _marks(row: Plain, summary: Plain) -> list[tuple[str, str]]:
+def _marks(row: AnyDict, summary: AnyDict) -> list[tuple[str, str]]:
     """What the marks of the picture are, with their numbers."""
     marks = [("dot", f"your value, {row['value_text']}")]
-    if row["error"] is not None:
-        ends = (decimal(row["value"] + s * row["error"], row["digits"]) for s in (-1, 1))
-        marks.append(("whisker", f"its 95% range, {' to '.join(ends)}"))
-    at = decimal(row["by_size_value"], row["digits"])
+    value, error, digits = row["value"], row["error"], row["digits"]
+    if error is not None:
+        low, high = decimal(value - error, digits), decimal(value + error, digits)
+        marks.append(("whisker", f"its 95% range, {low} to {high}"))
+    at = decimal(row["by_size_value"], digits)
     return [*marks, ("size", f"{summary['by_size']}, {at}"), ("zero", "zero")]
 
 
-def _range(row: Plain, unit: str) -> str:
+def _range(row: AnyDict, currency: str) -> str:
     """The ends of a payment, in words where they are paid in, so that no sign is needed."""
     low, high = Decimal(row["payment_low"]), Decimal(row["payment_high"])
     if low >= 0:
-        return f"{money(low)} to {money(high)}{unit}"
+        return f"{money(low)} to {money(high, currency)}"
     if high <= 0:
-        return f"you pay {money(-high)} to {money(-low)}{unit}"
-    return f"from paying {money(-low)} to receiving {money(high)}{unit}"
+        return f"you pay {money(-high)} to {money(-low, currency)}"
+    return f"from paying {money(-low)} to receiving {money(high, currency)}"
 
 
-def _sure(valuation: Valuation, row: Plain, summary: Plain) -> list[str]:
+def _sure(valuation: Valuation, row: AnyDict, summary: AnyDict) -> list[str]:
     """How sure the answer is, and what its range covers."""
     sentences = []
+    pot, error = summary["pot"], row["error"]
     if row.get("payment_range") and row["payment_low"] == row["payment_high"]:
         sentences.append("The rule fixes it: no error that was measured would move it.")
     elif row.get("payment_range"):
-        unit = f" {summary['pot']['currency']}".rstrip()
-        covered = re.sub("^95% interval,? ?", "", summary["pot"]["interval"])
+        covered = re.sub("^95% interval,? ?", "", pot["interval"])
         told = f" ({covered})" if covered else ""
-        sentences.append(f"95% range: {_range(row, unit)}{told}.")
+        sentences.append(f"95% range: {_range(row, pot['currency'])}{told}.")
     elif valuation.unknown:
         meaning_of = valuation.interval_meaning.removeprefix("unknown: ")
         sentences.append(
@@ -193,12 +188,12 @@ def _sure(valuation: Valuation, row: Plain, summary: Plain) -> list[str]:
         )
     elif valuation.total_errors is None:
         sentences.append("All pools were tried: sampling leaves no error in it.")
-    if row["negative"] and row["error"] is not None and row["value"] + row["error"] >= 0:
+    if row["negative"] and error is not None and row["value"] + error >= 0:
         sentences.append("Your value is below zero, but that may be chance: 0 is in its range.")
     return sentences
 
 
-def _rule(settlement: Settlement | None, row: Plain) -> list[str]:
+def _rule(settlement: Settlement | None, row: AnyDict) -> list[str]:
     if settlement is None:
         return []
     rule = [settlement.rule, "Payments add up to the pot to the smallest coin."]
@@ -211,18 +206,19 @@ def _rule(settlement: Settlement | None, row: Plain) -> list[str]:
 def _numbers(
     valuation: Valuation,
     settlement: Settlement | None,
-    row: Plain,
-    summary: Plain,
+    row: AnyDict,
+    summary: AnyDict,
     shown: frozenset[str],
 ) -> list[tuple[str, str]]:
     """Its own numbers, each with what it is."""
     error = f" ± {row['error_text']}" if row["error_text"] else ""
+    score = measured(summary["about"], brief=True)
     numbers = [
-        ("your value", f"{row['value_text']}{error} of {measured(summary['about'], brief=True)}"),
+        ("your value", f"{row['value_text']}{error} of {score}"),
         ("your rows", f"{row['size_text']}, {row['size_share_text']} of all"),
     ]
     if settlement is not None:
-        by_size = f"{row['by_size_text']} {settlement.currency}".rstrip()
+        by_size = money(Decimal(row["by_size"]), settlement.currency)
         numbers.append(("one price a row", f"{by_size}, if every row were paid the same"))
     if "rank" in shown:
         ranks = row["rank_range"]
@@ -231,23 +227,20 @@ def _numbers(
     return numbers
 
 
-def _others(summary: Plain, owner: str) -> list[Plain]:
-    keys = ("name", "value_text", "error_text", "share_text", "payment_text")
+def _others(summary: AnyDict, owner: str) -> list[AnyDict]:
+    keys = ("name", "value_text", "share_text", "payment_text")
     return [
         {key: row.get(key, "") for key in keys} | {"own": row["name"] == owner}
         for row in summary["rows"]
     ]
 
 
-def owners_file(settlement: Settlement | None, owner: str) -> dict[str, str] | None:
-    """Name and SHA-256 of the file that holds an owner's rows; None where it cannot be told."""
-    if settlement is None:
-        return None
-    inputs: Any = settlement.record.get("inputs", ())
-    files = [entry for entry in inputs if entry["role"] != "test"]
+def owners_file(settlement: Settlement, owner: str) -> Any:
+    """The record of the file that holds an owner's rows; None where it cannot be told."""
+    files = [entry for entry in settlement.record.get("inputs", ()) if entry["role"] != "test"]
     own = [entry for entry in files if owner_name(Path(entry["name"])) == owner]
-    found = own if len(own) == 1 else files if len(files) == 1 else []
-    return {"name": found[0]["name"], "sha256": found[0]["sha256"]} if found else None
+    found = own if len(own) == 1 else files
+    return found[0] if len(found) == 1 else None
 
 
 def growth_sentences(settlement: Settlement | None, owner: str) -> list[str]:
@@ -255,18 +248,19 @@ def growth_sentences(settlement: Settlement | None, owner: str) -> list[str]:
     measured: Any = None if settlement is None else settlement.record.get("growth")
     if settlement is None or not isinstance(measured, Mapping):
         return ["What more rows like yours would earn was not measured."]
-    v = settlement.valuation
+    v, part = settlement.valuation, measured["more"]
     i = v.owners.index(owner)
-    gain, errors = float(measured["values"][i]), measured["std_errors"]
-    error = None if errors is None else half_width(float(errors[i]))
-    more = max(1, round(measured["more"] * float(v.sizes[i])))
+    gain, errors = measured["values"][i], measured["std_errors"]
+    error = None if errors is None else half_width(errors[i])
+    rows = plural(max(1, round(part * v.sizes[i])), "row", "rows")
     sure = "" if error is None else f" ± {error_text(error)}"
-    first = (
-        f"{percent(measured['more'], 0)} more rows like yours ({plural(more, 'row', 'rows')}) "
-        f"would add {decimal(gain, decimals_for(v.values))}{sure} to your value, measured with "
-        f"everybody’s rows cut to {percent(1 / (1 + measured['more']), 0)}."
-    )
-    return [first, _earned(settlement, i, gain, error)]
+    added = f"{decimal(gain, decimals_for(v.values))}{sure}"
+    scale = percent(1 / (1 + part), 0)
+    return [
+        f"{percent(part, 0)} more rows like yours ({rows}) would add {added} to your value, "
+        f"measured with everybody’s rows cut to {scale}.",
+        _earned(settlement, i, gain, error),
+    ]
 
 
 def _earned(settlement: Settlement, i: int, gain: float, error: float | None) -> str:
@@ -276,6 +270,7 @@ def _earned(settlement: Settlement, i: int, gain: float, error: float | None) ->
         return "That may be chance: whether they would earn you anything cannot be told."
     if worth <= 0 or paid <= 0:
         return "At your present value nothing is paid for it."
-    coins = float(paid) / worth * gain * 10**settlement.decimals
-    amount = f"{money(amount_of(round(coins), settlement.decimals))} {settlement.currency}".rstrip()
+    decimals = settlement.decimals
+    coins = round(float(paid) / worth * gain * 10**decimals)
+    amount = money(amount_of(coins, decimals), settlement.currency)
     return f"At what your value is paid now, that is {amount}, if the pot grew with the gain."

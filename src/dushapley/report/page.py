@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dushapley.arrays import AnyDict, FloatArray
+from dushapley.data.files import PathLike
 from dushapley.errors import InvalidOption
 from dushapley.report.plots import figures
-from dushapley.report.summary import Plain, summarize
+from dushapley.report.summary import summarize
 from dushapley.results.diagnosis import Diagnosis
 from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
@@ -63,17 +65,16 @@ def report(
     '<!doctype html>'
     """
     if len(valuation.values) > MOST_ROWS:
-        shown = many_page(valuation, settlement, title=title, date=date)
-        return environment().get_template("many.html").render(s=shown)
+        return many_page(valuation, settlement, title, date)
     summary = summarize(valuation, settlement, title=title, about=about, diagnosis=diagnosis)
     pairs = "" if interactions is None else interactions.to_html()
     return render(summary | {"logo": logo, "date": date, "interactions": pairs})
 
 
-def render(summary: Plain) -> str:
+def render(summary: AnyDict) -> str:
     """A summary as one self-contained HTML page."""
     page = environment().get_template("page.html")
-    usual = {"logo": "", "date": "", "interactions": ""}
+    usual = dict.fromkeys(("logo", "date", "interactions"), "")
     return page.render(s=usual | summary, figures=figures(summary["figures"]))
 
 
@@ -110,7 +111,7 @@ KINDS = {
 MOST_BYTES = 500_000
 
 
-def embedded(path: str | os.PathLike[str]) -> str:
+def embedded(path: PathLike) -> str:
     """A PNG, JPEG or GIF file as a `data:` address.
 
     SVG is not taken: it can hold scripts and references, which readers other than browsers follow.
@@ -132,46 +133,46 @@ def embedded(path: str | os.PathLike[str]) -> str:
     return f"data:{kind};base64,{b64encode(content).decode()}"
 
 
-def many_page(
-    valuation: Valuation, settlement: Settlement | None, *, title: str, date: str = ""
-) -> dict[str, Any]:
-    """What the template shows."""
-    v = valuation
-    order = np.argsort(-v.values, kind="stable")
-    payments = () if settlement is None else tuple(map(str, settlement.payments))
-    counts, edges = np.histogram(v.values, BINS)
-    return {
+def many_page(valuation: Valuation, settlement: Settlement | None, title: str, date: str) -> str:
+    """The page of many owners: their distribution and both ends."""
+    v, values = valuation, valuation.values
+    order = np.argsort(-values, kind="stable").tolist()
+    payments = [] if settlement is None else [str(payment) for payment in settlement.payments]
+    counts, edges = np.histogram(values, BINS)
+    bars = zip(counts.tolist(), edges[:-1], edges[1:], strict=True)
+    facts = {
         "title": title,
         "date": date,
         "v": v,
-        "order": order.tolist(),
+        "order": order,
         "shown": SHOWN,
         "error": partial(_error, v),
         "payments": payments,
         "currency": "" if settlement is None else settlement.currency,
-        "median": float(np.median(v.values)),
-        "top_tenth": _top_tenth(v.values),
+        "median": np.median(values),
+        "top_tenth": _top_tenth(values),
         "interval": SAMPLING_ONLY if v.unknown == ("test set",) else v.interval_meaning,
-        "bars": list(zip(counts.tolist(), edges[:-1], edges[1:], strict=True)),
-        "highest": int(counts.max()),
-        "table": _table(v, order.tolist(), payments),
+        "bars": bars,
+        "highest": counts.max(),
+        "table": _table(v, order, payments),
     }
+    return environment().get_template("many.html").render(s=facts)
 
 
 def _error(v: Valuation, owner: int) -> str:
     """The ± of an owner; where part of it is unknown, that word, and what is known of the rest."""
     if v.total_errors is not None:
-        return f"± {half_width(float(v.total_errors[owner])):.2g}"
+        return f"± {half_width(v.total_errors[owner]):.2g}"
     if v.std_errors is None or not v.unknown:
         return ""
-    return f"± unknown (sampling alone {half_width(float(v.std_errors[owner])):.2g})"
+    return f"± unknown (sampling alone {half_width(v.std_errors[owner]):.2g})"
 
 
-def _top_tenth(values: np.ndarray[Any, Any]) -> float:
+def _top_tenth(values: FloatArray) -> float:
     """Part of all positive value that the best tenth of owners has."""
     positive = np.sort(np.maximum(values, 0.0))[::-1]
-    total = float(positive.sum())
-    return float(positive[: -(-len(positive) // 10)].sum()) / total if total else 0.0
+    total, tenth = positive.sum(), -(-len(positive) // 10)
+    return positive[:tenth].sum() / total if total else 0.0
 
 
 def _table(v: Valuation, order: list[int], payments: Sequence[str]) -> str:
@@ -179,12 +180,7 @@ def _table(v: Valuation, order: list[int], payments: Sequence[str]) -> str:
     if len(order) > SEARCHED:
         return ""
     rows = [
-        [
-            printable(v.owners[j]),
-            float(f"{v.values[j]:.6g}"),
-            float(v.sizes[j]),
-            *payments[j : j + 1],
-        ]
+        [printable(v.owners[j]), float(f"{v.values[j]:.6g}"), v.sizes[j], *payments[j : j + 1]]
         for j in order
     ]
     return json.dumps(rows, ensure_ascii=True).replace("<", "\\u003c")

@@ -44,10 +44,9 @@ def payments_frame(settlement: Settlement) -> pd.DataFrame:
     import pandas as pd
 
     v, unknown = settlement.valuation, (None,) * len(settlement.payments)
-    errors = np.full(len(v.values), np.nan) if v.total_errors is None else v.total_errors
-    ranks = rank_ranges(v)
-    certain = not v.unknown and v.total_errors is None
-    own = v.places if certain else unknown
+    known, ranks = v.total_errors, rank_ranges(v)
+    half = np.nan if known is None else half_width(known)
+    own = v.places if not v.unknown and known is None else unknown
     frame = pd.DataFrame(
         {
             "owner": v.owners,
@@ -56,9 +55,9 @@ def payments_frame(settlement: Settlement) -> pd.DataFrame:
             "payment_high": settlement.high or unknown,
             "share_of_pot": settlement.shares,
             "value": v.values,
-            "value_low": v.values - half_width(errors),
-            "value_high": v.values + half_width(errors),
-            "rows": [int(n) if float(n).is_integer() else float(n) for n in v.sizes],
+            "value_low": v.values - half,
+            "value_high": v.values + half,
+            "rows": [int(n) if n.is_integer() else n for n in v.sizes.tolist()],
             "rank_low": own if ranks is None else ranks.low,
             "rank_high": own if ranks is None else ranks.high,
             "currency": settlement.currency,
@@ -95,10 +94,11 @@ def payments_workbook(settlement: Settlement) -> bytes:
     sheet: Any = book.active
     sheet.title = "payments"
     frame = payments_frame(settlement)
-    places = f"#,##0{'.' * bool(settlement.decimals)}{'0' * settlement.decimals}"
+    places = ("#,##0." + "0" * settlement.decimals).rstrip(".")
+    bold = Font(bold=True)
     for column, name in enumerate(frame.columns, start=1):
         head, letter = sheet.cell(1, column, name.replace("_", " ")), get_column_letter(column)
-        head.font, head.alignment = Font(bold=True), Alignment(wrap_text=True, vertical="top")
+        head.font, head.alignment = bold, Alignment(wrap_text=True, vertical="top")
         sheet.column_dimensions[letter].width = WIDTHS.get(name, 14)
         for line, thing in enumerate(frame[name].tolist(), start=2):
             cell = sheet.cell(line, column)
@@ -111,11 +111,12 @@ def payments_workbook(settlement: Settlement) -> bytes:
                 places if name.startswith("payment") else FORMATS.get(name, "General")
             )
     last = len(frame) + 2
-    sheet.cell(last, 1, "total").font = Font(bold=True)
+    sheet.cell(last, 1, "total").font = bold
     total = sheet.cell(last, 2, settlement.pot)
-    total.font, total.number_format = Font(bold=True), places
-    rows = sheet.cell(last, 1 + list(frame.columns).index("rows"), sum(frame["rows"]))
-    rows.font, rows.number_format = Font(bold=True), "#,##0"
+    total.font, total.number_format = bold, places
+    column = 1 + list(frame.columns).index("rows")
+    rows = sheet.cell(last, column, sum(frame["rows"]))
+    rows.font, rows.number_format = bold, "#,##0"
     sheet.freeze_panes = "B2"
     sheet.auto_filter.ref = f"A1:{get_column_letter(len(frame.columns))}{last - 1}"
     book.save(content := BytesIO())

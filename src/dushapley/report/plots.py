@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dushapley.arrays import AnyDict
 from dushapley.report.wording import percent
 from dushapley.results.uncertainty import half_width
 
@@ -30,7 +31,7 @@ WIDTH, HEIGHT, TALL, LINE_TALL = 4.6, 3.0, 0.22, 0.13
 MOST_LABELS, MOST_BANDS, MOST_CELLS_NAMED = 24, 15, 12
 HALF_SHADE = 0.6
 """From this shade on, text on it is of the paper's colour."""
-BEHIND: dict[str, Any] = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.85, "pad": 0.6}
+BEHIND: AnyDict = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.85, "pad": 0.6}
 """Paper behind a name, so that no line runs through it."""
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: selectable, and in the page's font
@@ -55,7 +56,7 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def figures(numbers: dict[str, Any]) -> dict[str, dict[str, str]]:
+def figures(numbers: AnyDict) -> dict[str, dict[str, str]]:
     """The figures these numbers allow, by name: title, sentence and SVG of each."""
     makers = {
         "history": settling,
@@ -64,13 +65,14 @@ def figures(numbers: dict[str, Any]) -> dict[str, dict[str, str]]:
         "size": size_and_value,
         "matrix": trained_and_tested,
     }
-    row = max(TALL, 0.06 + LINE_TALL * _lines_of(numbers["names"]))
-    heights = {"matrix": row * len(numbers["names"]) + 1.8}  # it grows with the owners
+    names = numbers["names"]
+    # the grid grows with the owners
+    grown = len(names) * max(TALL, 0.06 + LINE_TALL * _lines_of(names)) + 1.8
     drawn = {}
     for name, maker in makers.items():
         if numbers.get(name) and (figure := maker(numbers)) is not None:
             title, caption, draw = figure
-            picture = svg(name, draw, heights.get(name, HEIGHT))
+            picture = svg(name, draw, grown if name == "matrix" else HEIGHT)
             drawn[name] = {"name": name, "title": title, "caption": caption, "svg": picture}
     return drawn
 
@@ -79,14 +81,14 @@ Drawing = tuple[str, str, Callable[["Axes"], None]] | None
 """Title, caption and what draws it; None where there is too little to draw."""
 
 
-def settling(numbers: dict[str, Any]) -> Drawing:
+def settling(numbers: AnyDict) -> Drawing:
     """Values of all owners after so many questions, with the errors known at the time."""
     history = numbers["history"]
     asked, values = np.array(history["asked"]), np.array(history["values"], dtype=np.float64)
     if len(asked) < 3:
         return None
-    unknown = [np.nan] * values.shape[1]
-    errors = np.array([unknown if e is None else e for e in history["std_errors"]], dtype=float)
+    none = [np.nan] * values.shape[1]
+    errors = np.array([none if e is None else e for e in history["std_errors"]])
 
     def draw(ax: Axes) -> None:
         _lines(ax, asked, values.T, numbers, bands=half_width(errors).T)
@@ -94,24 +96,27 @@ def settling(numbers: dict[str, Any]) -> Drawing:
         ax.locator_params(axis="x", integer=True)
         ax.set(xlabel="evaluations", ylabel="value")
 
-    known = np.isfinite(errors).any()
-    bands = "Bands: 95% for sampling." if known else "Their errors along the way are not known."
-    caption = f"Each line is an owner’s value as questions are answered. {bands}"
-    return "Values settling", caption, draw
+    known, unknown = "Bands: 95% for sampling.", "Their errors along the way are not known."
+    bands = known if np.isfinite(errors).any() else unknown
+    return (
+        "Values settling",
+        f"Each line is an owner’s value as questions are answered. {bands}",
+        draw,
+    )
 
 
-def learning(numbers: dict[str, Any]) -> Drawing:
+def learning(numbers: AnyDict) -> Drawing:
     """Worth of pools against their rows, from nobody's on."""
     rows = np.array(numbers["curve"]["rows"])
     values = np.array(numbers["curve"]["values"])
     if len(set(rows.tolist())) < 4:
         return None
-    edges = np.quantile(rows, np.linspace(0, 1, int(np.clip(len(rows) // 8, 3, 12)) + 1))
-    bins = np.clip(np.searchsorted(edges, rows, side="right"), 1, len(edges) - 1)
-    places = [np.median(rows[bins == b]) for b in np.unique(bins)]
-    low, middle, high = np.array(
-        [np.quantile(values[bins == b], [0.1, 0.5, 0.9]) for b in np.unique(bins)]
-    ).T
+    n_bins = min(max(len(rows) // 8, 3), 12)
+    edges = np.quantile(rows, np.linspace(0, 1, n_bins + 1))
+    bins = np.clip(np.searchsorted(edges, rows, side="right"), 1, n_bins)
+    members = [bins == b for b in np.unique(bins)]
+    places = [np.median(rows[inside]) for inside in members]
+    low, middle, high = np.transpose([np.quantile(values[m], [0.1, 0.5, 0.9]) for m in members])
 
     def draw(ax: Axes) -> None:
         ax.fill_between(places, low, high, color=ACCENT, alpha=0.15, linewidth=0)
@@ -129,14 +134,15 @@ def learning(numbers: dict[str, Any]) -> Drawing:
     )
 
 
-def adding(numbers: dict[str, Any]) -> Drawing:
+def adding(numbers: AnyDict) -> Drawing:
     """Mean gain of each owner by how much of the others' rows is already there."""
     gains = np.array(numbers["stages"], dtype=np.float64)  # None becomes NaN
     if np.isfinite(gains).sum(axis=1).max(initial=0) < 2:
         return None
-    stages = (np.arange(gains.shape[1]) + 0.5) / gains.shape[1]
+    n_stages = gains.shape[1]
+    stages = (np.arange(n_stages) + 0.5) / n_stages
     errors = np.array(numbers["stage_errors"], dtype=np.float64)
-    known = bool(np.isfinite(errors).any())
+    bands = "; bands: 95% for which pools were tried" if np.isfinite(errors).any() else ""
 
     def draw(ax: Axes) -> None:
         _lines(ax, stages, gains, numbers, bands=half_width(errors), dotted=True)
@@ -148,29 +154,29 @@ def adding(numbers: dict[str, Any]) -> Drawing:
     return (
         "What each owner adds as the pool grows",
         "Most owners add a lot to little data and little to a lot; below zero, they do harm. "
-        f"{how} in each fifth{'; bands: 95% for which pools were tried' * known}.",
+        f"{how} in each fifth{bands}.",
         draw,
     )
 
 
-def size_and_value(numbers: dict[str, Any]) -> Drawing:
+def size_and_value(numbers: AnyDict) -> Drawing:
     """Share of the pot, or of the value, against share of the rows."""
-    of = f"share of the {numbers['size']['of']}"
-    sizes, shares = (np.array(numbers["size"][name]) for name in ("sizes", "shares"))
+    size = numbers["size"]
+    sizes, shares = np.array(size["sizes"]), np.array(size["shares"])
     if len(sizes) < 2 or len(shares) < 2:
         return None
 
     def draw(ax: Axes) -> None:
-        end = 1.08 * max(float(sizes.max()), float(shares.max()))
+        end = 1.08 * max(sizes.max(), shares.max())
         ax.plot([0, end], [0, end], color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
         colours = [WARN if share < 0 else ACCENT for share in shares]
         ax.scatter(sizes, shares, s=26, color=colours, linewidths=0, gid="marks")
-        named = {k: (float(sizes[k]), float(shares[k])) for k in _labelled(len(sizes))}
-        _label(ax, named, numbers["names"], end)
+        points = list(zip(sizes.tolist(), shares.tolist(), strict=True))
+        _label(ax, {k: points[k] for k in _labelled(len(points))}, numbers["names"], end)
         ax.axhline(0, color=INK, linewidth=0.8)
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(lambda x, _: f"{100 * x:.3g}%".replace("-", "−"))
-        ax.set(xlim=(0, end), xlabel="share of the rows", ylabel=of)
+        ax.set(xlim=(0, end), xlabel="share of the rows", ylabel=f"share of the {size['of']}")
 
     return (
         "Size against quality",
@@ -180,10 +186,11 @@ def size_and_value(numbers: dict[str, Any]) -> Drawing:
     )
 
 
-def trained_and_tested(numbers: dict[str, Any]) -> Drawing:
+def trained_and_tested(numbers: AnyDict) -> Drawing:
     """How well a model of one owner's rows predicts another's labels, as a grid of shades."""
-    cells = np.array(numbers["matrix"]["agreement"], dtype=np.float64)  # None becomes NaN
-    rows, columns = numbers["matrix"]["trained_on"], numbers["matrix"]["tested_on"]
+    matrix = numbers["matrix"]
+    cells = np.array(matrix["agreement"], dtype=np.float64)  # None becomes NaN
+    rows, columns = matrix["trained_on"], matrix["tested_on"]
     low, high = np.nanmin(cells, initial=1.0), np.nanmax(cells, initial=0.0)
 
     def draw(ax: Axes) -> None:
@@ -191,10 +198,10 @@ def trained_and_tested(numbers: dict[str, Any]) -> Drawing:
         for (i, j), cell in np.ndenumerate(cells):
             if np.isnan(cell):
                 continue
-            place: dict[str, Any] = {"color": ACCENT, "alpha": float(shades[i, j]), "linewidth": 0}
-            ax.fill_between([j - 0.48, j + 0.48], i - 0.48, i + 0.48, **place)
+            shade, ends = shades[i, j], [j - 0.48, j + 0.48]
+            ax.fill_between(ends, i - 0.48, i + 0.48, color=ACCENT, alpha=shade, linewidth=0)
             if len(rows) <= MOST_CELLS_NAMED:
-                ink = PAPER if shades[i, j] > HALF_SHADE else INK
+                ink = PAPER if shade > HALF_SHADE else INK
                 ax.text(j, i, percent(cell, 0), ha="center", va="center", fontsize=6.5, color=ink)
         ax.set_xticks(range(len(columns)), columns, rotation=60, ha="right", fontsize=7.5)
         ax.set_yticks(range(len(rows)), rows, fontsize=7.5)
@@ -218,19 +225,20 @@ def _label(ax: Axes, points: dict[int, tuple[float, float]], names: list[str], e
     heights: dict[int, float] = {}
     for k in sorted(points, key=lambda k: (-points[k][1], k)):
         x, y = points[k]
-        near = [heights[j] for j in heights if abs(points[j][0] - x) < 0.35 * end]
+        near = [at for j, at in heights.items() if abs(points[j][0] - x) < 0.35 * end]
         heights[k] = min([y, *(at - least for at in near if at - y < least)])
     # pushed down from the top; half of it is taken back
     back = sum(points[k][1] - height for k, height in heights.items()) / max(2 * len(heights), 1)
     for k, height in heights.items():
-        x, left = points[k][0], points[k][0] > 0.62 * end
+        x = points[k][0]
+        side, shift = ("right", -6) if x > 0.62 * end else ("left", 6)
         ax.annotate(
             names[k],
             (x, height + back),
-            (-6 if left else 6, 0),
+            (shift, 0),
             textcoords="offset points",
             fontsize=8,
-            ha="right" if left else "left",
+            ha=side,
             va="center",
             color=MUTED,
             annotation_clip=False,
@@ -247,9 +255,9 @@ def _lines(
     ax: Axes,
     x: Any,
     lines: Any,
-    numbers: dict[str, Any],
+    numbers: AnyDict,
     *,
-    bands: Any = None,
+    bands: Any,
     dotted: bool = False,
 ) -> None:
     """One quiet line per owner: the best in the accent colour, negative values in the warning's.
@@ -257,32 +265,31 @@ def _lines(
     Names stand at the right end of the lines; `dotted` ones are means at their dots alone.
     """
     n, ends = len(lines), {}
+    dots: AnyDict = {"marker": "o", "markersize": 3, "linestyle": (0, (1, 3))} if dotted else {}
+    edge = 0.0
     for k, line in enumerate(lines):
         known = np.isfinite(line)
         if not known.any():
             continue
         colour = WARN if numbers["negative"][k] else ACCENT if k == 0 else MUTED
         width, alpha = (2.0, 1.0) if k == 0 else (1.1, 0.75 if n <= MOST_LABELS else 0.3)
-        dots: dict[str, Any] = (
-            {"marker": "o", "markersize": 3, "linestyle": (0, (1, 3))} if dotted else {}
-        )
         ax.plot(x[known], line[known], color=colour, linewidth=width, alpha=alpha, **dots)
-        if bands is not None and n <= MOST_BANDS:
+        if n <= MOST_BANDS:
             band = np.where(np.isfinite(bands[k]), bands[k], 0.0)
             low, high = line - band, line + band
             ax.fill_between(x[known], low[known], high[known], color=colour, alpha=0.1, linewidth=0)
         if k in _labelled(n):
-            ends[k] = (float(x[known][-1]), float(line[known][-1]))
-    edge = max((x for x, _ in ends.values()), default=0.0)
-    _label(ax, {k: (edge, y) for k, (_, y) in ends.items()}, numbers["names"], 2 * edge)
+            ends[k] = line[known][-1]
+            edge = max(edge, x[known][-1])
+    _label(ax, {k: (edge, y) for k, y in ends.items()}, numbers["names"], 2 * edge)
 
 
 def _labelled(n: int) -> list[int]:
     """Positions that get a number: all, or the first and last few where there are many."""
-    return list(range(n)) if n <= MOST_LABELS else [0, 1, 2, 3, 4, n - 3, n - 2, n - 1]
+    return list(range(n)) if n <= MOST_LABELS else [*range(5), *range(n - 3, n)]
 
 
-def svg(name: str, draw: Callable[[Axes], None], height: float = HEIGHT) -> str:
+def svg(name: str, draw: Callable[[Axes], None], height: float) -> str:
     """Draw one figure as SVG that is at home in a page: own ids, the page's colours and font."""
     import matplotlib as mpl
     from matplotlib.figure import Figure

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from math import isnan
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import AnyDict, AnyMapping, FloatArray, IntArray
 from dushapley.estimators.registry import REGISTRY
 from dushapley.report.checks import checks, sources
 from dushapley.report.wording import (
@@ -22,7 +22,6 @@ from dushapley.report.wording import (
 from dushapley.results import uncertainty
 from dushapley.results.citations import bibtex
 from dushapley.results.diagnosis import Alternative, Diagnosis
-from dushapley.results.uncertainty import half_width
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.money import money
 from dushapley.settlement.settlement import Settlement
@@ -34,7 +33,6 @@ SUMS_ONLY = (
     "The owners handed over sums instead of rows: whose labels disagree, whose rows are of another "
     "kind and who shares rows cannot be told from sums."
 )
-Plain = dict[str, Any]
 COPIED = ("payment_low", "payment_high", "value_low", "value_high")
 """What the copied table has beside the columns that are seen: ends of intervals."""
 MOST_NAMED = 15
@@ -53,7 +51,7 @@ def summarize(
     title: str = "Who contributed how much",
     about: Mapping[str, str] | None = None,
     diagnosis: Diagnosis | None = None,
-) -> Plain:
+) -> AnyDict:
     """Everything the page says, as plain JSON types; the same input gives the same summary.
 
     Parameters
@@ -83,8 +81,11 @@ def summarize(
         diagnosis = settlement.diagnosis
     expected = expected_by_size(diagnosis)
     rows = _rows(valuation, settlement, order, expected)
-    growth: Any = None if settlement is None else settlement.record.get("growth")
-    known = dict(about or {}) if about or settlement is None else recorded_about(settlement)
+    known, record, pot, grown = dict(about or {}), {}, None, ""
+    if settlement is not None:
+        known = known or recorded_about(settlement)
+        record, pot = dict(settlement.record), _pot(settlement)
+        grown = whole(record["growth"]["trainings"]) if record.get("growth") else ""
     return {
         "title": title,
         "lead": _lead(valuation, settlement, rows, known),
@@ -93,7 +94,7 @@ def summarize(
         "hidden": [name for name in COPIED if rows[0].get(name) is not None],
         "by_size": AT_ONE_PRICE if expected is None else OF_USUAL_KIND,
         "has_error": valuation.total_errors is not None,
-        "pot": None if settlement is None else _pot(settlement),
+        "pot": pot,
         "interval": valuation.interval_meaning,
         "unknown": list(valuation.unknown),
         "checks": checks(valuation, settlement),
@@ -101,9 +102,9 @@ def summarize(
         "why": why(diagnosis, order),
         "figures": _figures(valuation, settlement, order) | why_figures(diagnosis, order),
         "meaning": meaning(valuation),
-        "method": _method(valuation) | {"grown": whole(growth["trainings"]) if growth else ""},
+        "method": _method(valuation) | {"grown": grown},
         "about": known,
-        "record": {} if settlement is None else dict(settlement.record),
+        "record": record,
         "notes": list(valuation.notes),
         "bibtex": bibtex(valuation),
     }
@@ -127,53 +128,55 @@ def measured(about: Mapping[str, str], *, brief: bool = False) -> str:
 
 def expected_by_size(diagnosis: Diagnosis | None) -> FloatArray | None:
     """What as many rows of the usual kind would be worth, where a diagnosis says it of all."""
-    if diagnosis is None or any(one.by_size is None for one in diagnosis.owners):
-        return None
-    return np.array([one.by_size for one in diagnosis.owners], dtype=np.float64)
+    expected = [None] if diagnosis is None else [one.by_size for one in diagnosis.owners]
+    return None if None in expected else np.array(expected, dtype=np.float64)
 
 
 def _rows(
     valuation: Valuation,
     settlement: Settlement | None,
-    order: Sequence[int] | Any,
+    order: IntArray,
     expected: FloatArray | None,
-) -> list[Plain]:
+) -> list[AnyDict]:
     """One entry per owner, best first, with every number as number and as text."""
-    ranks = rank_ranges(valuation, order)
-    size_shares = _size_shares(valuation)
+    n_rows = valuation.sizes if valuation.sizes.any() else np.ones(len(valuation))
+    size_shares = n_rows / n_rows.sum()
     by_size = size_shares * valuation.values.sum() if expected is None else expected
     place, errors = _axis(valuation, by_size), valuation.total_errors
     digits = decimals_for(valuation.values)
-    shares = np.array((settlement or valuation).shares)
+    values, sizes = valuation.values.tolist(), valuation.sizes.tolist()
+    shares = np.array((settlement or valuation).shares).tolist()
+    places = valuation.places.tolist()
     rows = []
     nothing = "unknown" if valuation.unknown else ""
-    for place_of, i in enumerate(int(i) for i in order):
-        value = float(valuation.values[i])
-        error = None if errors is None else half_width(float(errors[i]))
+    for i, ranks in zip(order.tolist(), rank_ranges(valuation, order), strict=True):
+        name, value, size, share = valuation.owners[i], values[i], sizes[i], shares[i]
+        no_share, expected_value = isnan(share), float(by_size[i])
+        error = None if errors is None else uncertainty.half_width(float(errors[i]))
         ends = dict.fromkeys(("from", "to", "value_low", "value_high"))
         if error is not None:
             low, high = value - error, value + error
             ends = {"from": place(low), "to": place(high), "value_low": low, "value_high": high}
-        row: Plain = {
-            "rank": int(valuation.places[i]),
-            "name": valuation.owners[i],
-            "size": float(valuation.sizes[i]),
-            "size_text": whole(valuation.sizes[i]),
+        row: AnyDict = {
+            "rank": places[i],
+            "name": name,
+            "size": size,
+            "size_text": whole(size),
             "value": value,
             "value_text": decimal(value, digits),
             "error": error,
             "error_text": nothing if error is None else error_text(error),
-            "share": None if np.isnan(shares[i]) else float(shares[i]),
-            "share_text": "–" if np.isnan(shares[i]) else percent(float(shares[i])),
-            "size_share_text": percent(float(size_shares[i])),
+            "share": None if no_share else share,
+            "share_text": "–" if no_share else percent(share),
+            "size_share_text": percent(size_shares[i]),
             "negative": value < 0,
             "digits": digits,
-            "long": any(len(word) > LONG_WORD for word in valuation.owners[i].split()),
-            "rank_range": ranks[place_of],
+            "long": any(len(word) > LONG_WORD for word in name.split()),
+            "rank_range": ranks,
             "at": place(value),
             "zero": place(0.0),
-            "by_size_value": float(by_size[i]),
-            "by_size_at": place(float(by_size[i])),
+            "by_size_value": expected_value,
+            "by_size_at": place(expected_value),
             **ends,
         }
         if settlement is not None:
@@ -182,44 +185,49 @@ def _rows(
     return rows
 
 
-def _payment(settlement: Settlement, i: int) -> Plain:
-    low, high, by_size = settlement.low, settlement.high, settlement.by_size[i]
-    return {
-        "payment": str(settlement.payments[i]),
-        "payment_text": money(settlement.payments[i]),
-        "payment_low": None if low is None else str(low[i]),
-        "payment_high": None if high is None else str(high[i]),
-        "payment_range": f"{money(low[i])} to {money(high[i])}" if low and high else "",
+def _payment(settlement: Settlement, i: int) -> AnyDict:
+    payment, by_size = settlement.payments[i], settlement.by_size[i]
+    found = {
+        "payment": str(payment),
+        "payment_text": money(payment),
+        "payment_low": None,
+        "payment_high": None,
+        "payment_range": "",
         "by_size": str(by_size),
         "by_size_text": money(by_size),
     }
+    if settlement.low and settlement.high:
+        low, high = settlement.low[i], settlement.high[i]
+        found["payment_low"], found["payment_high"] = str(low), str(high)
+        found["payment_range"] = f"{money(low)} to {money(high)}"
+    return found
 
 
-def rank_ranges(valuation: Valuation, order: Sequence[int] | Any) -> list[Plain | None]:
+def rank_ranges(valuation: Valuation, order: IntArray) -> list[AnyDict | None]:
     """For each owner, best first: the 95% range of its rank and the chance of the one shown."""
     ranges = uncertainty.rank_ranges(valuation)
     if ranges is None:
         return [None] * len(valuation.values)
+    low, high, sure = (column[order].tolist() for column in ranges)
     return [
         {
-            "low": low,
-            "high": high,
-            "rank_text": str(low) if low == high else f"{low}–{high}",
-            "sure": sure,
-            "sure_text": percent(sure, 0),
+            "low": a,
+            "high": b,
+            "rank_text": str(a) if a == b else f"{a}–{b}",
+            "sure": p,
+            "sure_text": percent(p, 0),
         }
-        for low, high, sure in zip(*(column[order].tolist() for column in ranges), strict=True)
+        for a, b, p in zip(low, high, sure, strict=True)
     ]
 
 
 def _axis(valuation: Valuation, by_size: FloatArray) -> Callable[[float], float]:
     """Map a value to its place, in percent of the width of the picture."""
-    errors = valuation.total_errors
-    spread = np.zeros(1) if errors is None else half_width(errors)
-    ends = [valuation.values - spread, valuation.values + spread, by_size]
-    low = min(0.0, float(min(end.min() for end in ends)))
-    high = max(0.0, float(max(end.max() for end in ends)))
-    return axis(low, high)
+    values, errors = valuation.values, valuation.total_errors
+    spread = 0.0 if errors is None else uncertainty.half_width(errors)
+    low = min(0.0, (values - spread).min(), by_size.min())
+    high = max(0.0, (values + spread).max(), by_size.max())
+    return axis(float(low), float(high))
 
 
 def axis(low: float, high: float) -> Callable[[float], float]:
@@ -228,36 +236,32 @@ def axis(low: float, high: float) -> Callable[[float], float]:
     return lambda value: round(2 + 96 * (value - low) / width, 3)
 
 
-def _size_shares(valuation: Valuation) -> FloatArray:
-    """Each owner's part of all rows; equal parts where nobody has any."""
-    sizes = valuation.sizes if valuation.sizes.sum() else np.ones(len(valuation.sizes))
-    return np.asarray(sizes / sizes.sum())
-
-
 def _lead(
     valuation: Valuation,
     settlement: Settlement | None,
-    rows: list[Plain],
+    rows: list[AnyDict],
     about: Mapping[str, str],
 ) -> list[str]:
     """The answer, in two or three sentences."""
-    total = valuation.u_full - valuation.u_empty
-    digits = decimals_for(np.array([valuation.u_full, valuation.u_empty, total]))
-    first = (
-        f"Pooling the data of {plural(len(rows), 'owner', 'owners')} moves {measured(about)} from "
-        f"{decimal(valuation.u_empty, digits)} (nobody’s data) to "
-        f"{decimal(valuation.u_full, digits)} (everybody’s)."
-    )
-    gain = f"That gain of {decimal(total, digits)} is shared out below by what each owner adds."
-    sentences = [first, gain, *_harm([row for row in rows if row["negative"]])]
+    before, after = valuation.u_empty, valuation.u_full
+    total = after - before
+    digits = decimals_for([after, before, total])
+    owners = plural(len(rows), "owner", "owners")
+    sentences = [
+        f"Pooling the data of {owners} moves {measured(about)} from {decimal(before, digits)} "
+        f"(nobody’s data) to {decimal(after, digits)} (everybody’s).",
+        f"That gain of {decimal(total, digits)} is shared out below by what each owner adds.",
+        *_harm([row for row in rows if row["negative"]]),
+    ]
     if settlement is not None:
         sentences += [settlement.rule, *settlement.notes]
     return sentences
 
 
-def _harm(negative: list[Plain]) -> list[str]:
+def _harm(negative: list[AnyDict]) -> list[str]:
     """How many owners lower the score, and of how many that is not sure."""
-    unsure = sum(row["error"] is not None and row["value"] + row["error"] >= 0 for row in negative)
+    known = [row for row in negative if row["error"] is not None]
+    unsure = sum(row["value"] + row["error"] >= 0 for row in known)
     sure = len(negative) - unsure
     lower = f"{plural(sure, 'owner lowers', 'owners lower')} the score on average."
     owners = plural(unsure, "owner has", "owners have")
@@ -269,21 +273,22 @@ def _facts(
     valuation: Valuation, settlement: Settlement | None, about: Mapping[str, str]
 ) -> dict[str, str]:
     """The few figures to see at a glance; method and cost stand below."""
-    ends = np.array([valuation.u_empty, valuation.u_full])
-    before, after = (decimal(float(end), decimals_for(ends)) for end in ends)
+    ends = [valuation.u_empty, valuation.u_full]
+    before, after = (decimal(end, decimals_for(ends)) for end in ends)
     label = measured(about, brief=True).removeprefix("the ")
-    score = f"{before} → {after}"
-    facts = {"owners": whole(len(valuation.owners)), "rows": whole(float(valuation.sizes.sum()))}
-    if settlement is not None:
-        pot = f"{money(settlement.pot)} {settlement.currency}".strip()
-        known = settlement.certainty.removeprefix("payments known to ").split(" (")[0]
-        facts = {"pot": pot, label: score, **facts, "payments known to, 95%": known}
-    else:
-        facts = {label: score, **facts}
-    return facts
+    facts = {
+        label: f"{before} → {after}",
+        "owners": whole(len(valuation.owners)),
+        "rows": whole(valuation.sizes.sum()),
+    }
+    if settlement is None:
+        return facts
+    known = settlement.certainty.removeprefix("payments known to ").split(" (")[0]
+    pot = {"pot": money(settlement.pot, settlement.currency)}
+    return pot | facts | {"payments known to, 95%": known}
 
 
-def _pot(settlement: Settlement) -> Plain:
+def _pot(settlement: Settlement) -> AnyDict:
     return {
         "amount": str(settlement.pot),
         "amount_text": money(settlement.pot),
@@ -296,39 +301,42 @@ def _pot(settlement: Settlement) -> Plain:
     }
 
 
-def _figures(
-    valuation: Valuation, settlement: Settlement | None, order: Sequence[int] | Any
-) -> Plain:
+def _figures(valuation: Valuation, settlement: Settlement | None, order: IntArray) -> AnyDict:
     """Numbers that the figures draw; owners in the order of the table."""
-    shares = np.array((settlement or valuation).shares)
-    trail = valuation.details.get("trail")
+    shares = np.array((settlement or valuation).shares)[order]
     sizes, values = valuation.sizes[order], valuation.values[order]
-    figures: Plain = {
-        "size": {
-            "sizes": (sizes / sizes.sum()).tolist() if sizes.sum() else [],
-            "shares": [] if np.isnan(shares).any() else shares[order].tolist(),
-            "of": "value" if settlement is None else "pot",
-        },
+    size = {
+        "sizes": (sizes / sizes.sum()).tolist() if sizes.any() else [],
+        "shares": [] if np.isnan(shares).any() else shares.tolist(),
+        "of": "value" if settlement is None else "pot",
+    }
+    figures: AnyDict = {
+        "size": size,
         "negative": (values < 0).tolist(),
         "names": _figure_names([valuation.owners[i] for i in order]),
         "empty": valuation.u_empty,
     }
-    if trail is not None:
-        history = {"asked": trail["history"]["asked"]}
-        for name in ("values", "std_errors"):
-            steps = trail["history"].get(name) or [None] * len(history["asked"])
-            history[name] = [None if step is None else [step[i] for i in order] for step in steps]
-        gains = trail["stages"]["gains"]
-        unknown = [[None] * len(owner) for owner in gains]  # as older files have it
-        errors = trail["stages"].get("std_errors") or unknown
-        figures |= {
-            "history": history,
-            "curve": trail["curve"],
-            "stages": [gains[i] for i in order],
-            "stage_errors": [errors[i] for i in order],
-            "fitted": trail["stages"]["fitted"],
-        }
-    return figures
+    trail = valuation.details.get("trail")
+    return figures if trail is None else figures | _trail_figures(trail, order.tolist())
+
+
+def _trail_figures(trail: AnyMapping, order: list[int]) -> AnyDict:
+    """Of the questions of a run: values as they settled, and gains by stages."""
+    stages, asked = trail["stages"], trail["history"]["asked"]
+    history = {"asked": asked}
+    for name in ("values", "std_errors"):
+        steps = trail["history"].get(name) or [None] * len(asked)
+        history[name] = [step and [step[i] for i in order] for step in steps]
+    gains = stages["gains"]
+    # older files have none
+    errors = stages.get("std_errors") or [[None] * len(owner) for owner in gains]
+    return {
+        "history": history,
+        "curve": trail["curve"],
+        "stages": [gains[i] for i in order],
+        "stage_errors": [errors[i] for i in order],
+        "fitted": stages["fitted"],
+    }
 
 
 def _figure_names(names: Sequence[str]) -> list[str]:
@@ -338,17 +346,22 @@ def _figure_names(names: Sequence[str]) -> list[str]:
     return [wrapped(name) for name in distinct_names(names, NAME_WIDTH)]
 
 
-def _method(valuation: Valuation) -> Plain:
+def _method(valuation: Valuation) -> AnyDict:
     method = REGISTRY.get(valuation.method_run)
+    summary, keeps = "", []
+    if method is not None:
+        summary = method.summary
+        keeps = [] if callable(method.keeps) else sorted(method.keeps)
+    budget, distinct = valuation.budget, valuation.n_distinct
     return {
         "label": valuation.method,
-        "summary": "" if method is None else method.summary,
-        "keeps": sorted(method.keeps) if method is not None and not callable(method.keeps) else [],
-        "options": {str(k): str(v) for k, v in valuation.options.items()},
-        "budget": "default" if valuation.budget is None else whole(valuation.budget),
+        "summary": summary,
+        "keeps": keeps,
+        "options": {name: str(option) for name, option in valuation.options.items()},
+        "budget": "default" if budget is None else whole(budget),
         "evaluations": whole(valuation.n_evaluations),
         "trainings": whole(valuation.n_trainings) if valuation.n_trainings else "",
-        "distinct": "" if valuation.n_distinct is None else whole(valuation.n_distinct),
+        "distinct": "" if distinct is None else whole(distinct),
         "seed": str(valuation.seed),
         "fingerprint": valuation.fingerprint or "unknown: the game is a bare function",
         "version": valuation.version,
@@ -357,54 +370,51 @@ def _method(valuation: Valuation) -> Plain:
     }
 
 
-def why(diagnosis: Diagnosis | None, order: Any) -> dict[str, Any]:
+def why(diagnosis: Diagnosis | None, order: IntArray) -> AnyDict:
     """Sentences by owner, those that something may be wrong with first, and notes."""
     if diagnosis is None:
         return {"owners": [], "notes": [], "trainings": 0, "models": {}}
-    rows = [
-        {
-            "name": one.owner,
-            "accused": one.accused,
-            "reasons": [{"code": r.code, "text": r.text} for r in one.reasons],
-        }
-        for one in (diagnosis.owners[int(i)] for i in order)
-    ]
+    rows = []
+    for one in sorted((diagnosis.owners[i] for i in order), key=lambda one: not one.accused):
+        reasons = [{"code": reason.code, "text": reason.text} for reason in one.reasons]
+        rows.append({"name": one.owner, "accused": one.accused, "reasons": reasons})
     models = models_table([one.owner for one in diagnosis.owners], diagnosis.alternatives)
+    if models:
+        models["rows"] = [models["rows"][i] for i in order]
     untold = [SUMS_ONLY] if diagnosis.task is None else []
     return {
-        "owners": sorted(rows, key=lambda row: not row["accused"]),
+        "owners": rows,
         "notes": [*untold, *diagnosis.notes],
         "trainings": diagnosis.trainings,
-        "models": models | {"rows": [models["rows"][int(i)] for i in order]} if models else {},
+        "models": models,
     }
 
 
-def models_table(names: Sequence[str], found: Sequence[Alternative]) -> dict[str, Any]:
+def models_table(names: Sequence[str], found: Sequence[Alternative]) -> AnyDict:
     """Each owner's part under every model and score; nothing where one was named."""
     if len(found) < 2:
         return {}
     gains = [np.maximum(one.values, 0) for one in found]
     parts = [gain / (gain.sum() or 1.0) for gain in gains]
-    rows = [
-        {"name": name, "parts": [percent(float(part[i])) for part in parts]}
-        for i, name in enumerate(names)
-    ]
+    columns = [map(percent, part.tolist()) for part in parts]
+    rows = [{"name": name, "parts": own} for name, *own in zip(names, *columns, strict=True)]
     scores = [decimal(one.u_full, decimals_for([one.u_full])) for one in found]
     titles = [f"{one.model}, {one.scoring} {at}" for one, at in zip(found, scores, strict=True)]
     return {"titles": titles, "rows": rows}
 
 
-def why_figures(diagnosis: Diagnosis | None, order: Any) -> dict[str, Any]:
+def why_figures(diagnosis: Diagnosis | None, order: IntArray) -> AnyDict:
     """What the grid "trained on, tested on" draws."""
     matrix = None if diagnosis is None else diagnosis.matrix
     if matrix is None or not matrix.agreement or len(order) > MOST_DRAWN:
         return {}
-    place = [int(i) for i in order]
+    place = order.tolist()
     tested = [*place, *range(len(place), len(matrix.tested_on))]
     names = [wrapped(name) for name in distinct_names(matrix.tested_on, NAME_WIDTH)]
-    grid = {
-        "trained_on": [names[i] for i in place],
-        "tested_on": [names[j] for j in tested],
-        "agreement": [[matrix.agreement[i][j] for j in tested] for i in place],
+    return {
+        "matrix": {
+            "trained_on": [names[i] for i in place],
+            "tested_on": [names[j] for j in tested],
+            "agreement": [[matrix.agreement[i][j] for j in tested] for i in place],
+        }
     }
-    return {"matrix": grid}

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dushapley.arrays import AnyDict, AnyMapping
 from dushapley.errors import InvalidValuation
 from dushapley.results.schema import Rule, choice, fields, listed, number, optional, text, whole
 
@@ -206,32 +207,32 @@ class Diagnosis:
         """The diagnosis of one owner."""
         return next(one for one in self.owners if one.owner == owner)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> AnyDict:
         """Plain JSON types."""
         return dict(json.loads(json.dumps(asdict(self))))
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Diagnosis:
+    def from_dict(cls, data: AnyMapping) -> Diagnosis:
         """Read back what `to_dict` wrote."""
         if fault := diagnosis_fault(data):
             raise InvalidValuation(f"The stored diagnosis cannot be read: {fault}.")
-        matrix = data["matrix"]
-        return cls(
-            task=data["task"],
-            target=data["target"],
-            trainings=data["trainings"],
-            owners=tuple(_owner(one) for one in data["owners"]),
-            matrix=None if matrix is None else Matrix(**_frozen(matrix)),
-            alternatives=tuple(Alternative(**_frozen(one)) for one in data["alternatives"]),
-            notes=tuple(data["notes"]),
-            format=data["format"],
-        )
+        plain = _frozen(data)
+        matrix = plain["matrix"]
+        made = {
+            "owners": tuple(map(_owner, plain["owners"])),
+            "matrix": None if matrix is None else Matrix(**matrix),
+            "alternatives": tuple(Alternative(**one) for one in plain["alternatives"]),
+        }
+        return cls(**plain | made)
 
 
-def _owner(data: Mapping[str, Any]) -> OwnerDiagnosis:
-    parts = {"reasons": Reason, "columns": Column, "shared": Shared}
-    made = {name: tuple(kind(**one) for one in data[name]) for name, kind in parts.items()}
-    return OwnerDiagnosis(**_frozen(data) | made)
+def _owner(data: AnyDict) -> OwnerDiagnosis:
+    made = {
+        "reasons": tuple(Reason(**one) for one in data["reasons"]),
+        "columns": tuple(Column(**one) for one in data["columns"]),
+        "shared": tuple(Shared(**one) for one in data["shared"]),
+    }
+    return OwnerDiagnosis(**data | made)
 
 
 def _frozen(item: Any) -> Any:
@@ -241,19 +242,30 @@ def _frozen(item: Any) -> Any:
     return tuple(map(_frozen, item)) if isinstance(item, (list, tuple)) else item
 
 
-_INTERVAL, _RANGE = optional(listed(number(), 3)), optional(listed(number(), 2))
-_NAME = text(10_000)
+_NUMBER, _NAME = number(), text(10_000)
+_INTERVAL, _RANGE = optional(listed(_NUMBER, 3)), optional(listed(_NUMBER, 2))
+_REASON = fields({"code": choice(*CODES), "text": text(10_000)})
+_MEASURED = ("disagreement", "wrong", "reach", "difference")
 _OWNER: dict[str, Rule] = {
     "owner": _NAME,
-    "reasons": listed(fields({"code": choice(*CODES), "text": text(10_000)}), most=100),
-    **dict.fromkeys(("disagreement", "wrong", "reach", "difference"), _INTERVAL),
-    **{f"usual_{name}": _RANGE for name in ("disagreement", "wrong", "reach", "difference")},
-    "columns": listed(fields({"name": _NAME, "here": number(), "others": number()})),
-    "shared": listed(fields({"owner": _NAME, "rows": whole(), "chance": number()})),
+    "reasons": listed(_REASON, most=100),
+    **dict.fromkeys(_MEASURED, _INTERVAL),
+    **{f"usual_{name}": _RANGE for name in _MEASURED},
+    "columns": listed(fields({"name": _NAME, "here": _NUMBER, "others": _NUMBER})),
+    "shared": listed(fields({"owner": _NAME, "rows": whole(), "chance": _NUMBER})),
     "tested": optional(whole()),
-    **dict.fromkeys(("by_size", "first_gain", "last_gain"), optional(number())),
+    **dict.fromkeys(("by_size", "first_gain", "last_gain"), optional(_NUMBER)),
 }
-_CELLS = listed(listed(optional(number())))
+_CELLS = listed(listed(optional(_NUMBER)))
+_ALTERNATIVE = fields(
+    {
+        "model": _NAME,
+        "scoring": _NAME,
+        "u_empty": _NUMBER,
+        "u_full": _NUMBER,
+        "values": listed(_NUMBER),
+    }
+)
 _DIAGNOSIS = fields(
     {
         "format": choice(FORMAT, *OLDER),
@@ -262,38 +274,26 @@ _DIAGNOSIS = fields(
         "trainings": whole(),
         "owners": listed(fields(_OWNER)),
         "matrix": optional(fields({"tested_on": listed(_NAME), "agreement": _CELLS})),
-        "alternatives": listed(
-            fields(
-                {
-                    "model": _NAME,
-                    "scoring": _NAME,
-                    "u_empty": number(),
-                    "u_full": number(),
-                    "values": listed(number()),
-                }
-            ),
-            most=1000,
-        ),
+        "alternatives": listed(_ALTERNATIVE, most=1000),
         "notes": listed(text()),
     }
 )
 
 
-def diagnosis_fault(
-    data: object, owners: Sequence[str] | None = None, where: str = "diagnosis"
-) -> str | None:
+def diagnosis_fault(data: object, owners: Sequence[str] | None = None) -> str | None:
     """What is wrong with a stored diagnosis (of these owners); None: nothing."""
-    fault = _DIAGNOSIS(data, where)
+    fault = _DIAGNOSIS(data, "diagnosis")
     if fault or not isinstance(data, Mapping):
         return fault
     names = [one["owner"] for one in data["owners"]]
+    n = len(names)
     if owners is not None and names != list(owners):
-        return f"{where}.owners are not the owners of the valuation"
-    if len(set(names)) < len(names) or not all(one["reasons"] for one in data["owners"]):
-        return f"{where}.owners must all be different, each with a reason"
+        return "diagnosis.owners are not the owners of the valuation"
+    if len(set(names)) < n or not all(one["reasons"] for one in data["owners"]):
+        return "diagnosis.owners must all be different, each with a reason"
     matrix = data["matrix"] or {"tested_on": (), "agreement": ()}
-    shapes = {len(row) for row in matrix["agreement"]} | {len(matrix["tested_on"])}
-    wrong = any(len(one["values"]) != len(names) for one in data["alternatives"])
-    if len(shapes) > 1 or wrong or (matrix["agreement"] and len(matrix["agreement"]) != len(names)):
-        return f"{where} has lists whose lengths do not fit the owners"
+    rows, width = matrix["agreement"], len(matrix["tested_on"])
+    wrong = any(len(row) != width for row in rows) or len(rows) not in (0, n)
+    if wrong or any(len(one["values"]) != n for one in data["alternatives"]):
+        return "diagnosis has lists whose lengths do not fit the owners"
     return None

@@ -62,7 +62,11 @@ class Difference:
         """One row per owner, the largest difference first."""
         import pandas as pd
 
-        place = _places(self.first, self.second)
+        place, half, clear = (
+            _places(self.first, self.second),
+            half_width(self.std_errors),
+            self.clear,
+        )
         frame = pd.DataFrame(
             {
                 "owner": self.owners,
@@ -70,39 +74,33 @@ class Difference:
                 "second": self.second.values[place],
                 "difference": self.values,
                 "std_error": self.std_errors,
-                "low": self.values - half_width(self.std_errors),
-                "high": self.values + half_width(self.std_errors),
+                "low": self.values - half,
+                "high": self.values + half,
                 "share": self.shares,
-                "clear": [name in self.clear for name in self.owners],
+                "clear": [name in clear for name in self.owners],
             }
         )
-        order = np.argsort(-np.abs(self.values), kind="stable")
+        order = np.argsort(-abs(self.values), kind="stable")
         return frame.iloc[order].reset_index(drop=True)
 
     def __repr__(self) -> str:
         """A table of the differences and what they amount to."""
         digits = decimals_for(self.values)
         number = "+.3e" if digits < 0 else f"+.{digits}f"
-        rows = [
-            [
-                short_name(row["owner"]),
-                format(row["difference"], number),
-                "unknown"
-                if np.isnan(row["std_error"])
-                else error_text(half_width(row["std_error"])),
-                "-" if np.isnan(row["share"]) else f"{100 * row['share']:+.1f} points",
-                "clear" if row["clear"] else "",
-            ]
-            for row in self.to_frame().to_dict("records")
+        rows = []
+        for row in self.to_frame().to_dict("records"):
+            name, difference = short_name(row["owner"]), format(row["difference"], number)
+            error, share = row["std_error"], row["share"]
+            half = "unknown" if np.isnan(error) else error_text(half_width(error))
+            points = "-" if np.isnan(share) else f"{100 * share:+.1f} points"
+            rows.append([name, difference, half, points, "clear" if row["clear"] else ""])
+        lines = [
+            f"{self.first.method} minus {self.second.method}, {len(rows)} owners",
+            table(("owner", "difference", "± 95%", "share", ""), rows),
+            printable(f"  {self.verdict()}"),
+            f"  errors: {self.meaning}",
         ]
-        return "\n".join(
-            [
-                f"{self.first.method} minus {self.second.method}, {len(rows)} owners",
-                table(("owner", "difference", "± 95%", "share", ""), rows),
-                printable(f"  {self.verdict()}"),
-                f"  errors: {self.meaning}",
-            ]
-        )
+        return "\n".join(lines)
 
     def verdict(self) -> str:
         """What it amounts to, in a sentence."""
@@ -112,8 +110,8 @@ class Difference:
             )
         if not self.clear:
             return "No owner's value differs by more than its error."
-        names = ", ".join(repr(name) for name in self.clear[:5])
-        more = f" and {len(self.clear) - 5} more" if len(self.clear) > 5 else ""
+        names, left = ", ".join(map(repr, self.clear[:5])), len(self.clear) - 5
+        more = f" and {left} more" if left > 0 else ""
         return f"Beyond their error differ: {names}{more}."
 
 
@@ -123,24 +121,19 @@ def subtract(first: Valuation, second: Valuation) -> Difference:
     sampling = sampling_variances(first) + sampling_variances(second)[place]
     training = source_errors(first, "training") + source_errors(second, "training")[place]
     test_set, meaning = _test_set(first, second, place)
-    return Difference(
-        first,
-        second,
-        first.values - second.values[place],
-        np.sqrt(sampling + training**2 + test_set),
-        first.shares - second.shares[place],
-        meaning,
-    )
+    values, shares = first.values - second.values[place], first.shares - second.shares[place]
+    errors = np.sqrt(sampling + training**2 + test_set)
+    return Difference(first, second, values, errors, shares, meaning)
 
 
 def _places(first: Valuation, second: Valuation) -> list[int]:
     """Where the first's owners stand in the second."""
     apart = sorted(set(first.owners) ^ set(second.owners))
     if apart:
+        names = ", ".join(map(repr, apart[:5]))
         raise InvalidValuation(
-            f"The two valuations have different owners ({', '.join(map(repr, apart[:5]))} in one "
-            "of them only). A difference needs the same; what_if tells what joining or leaving "
-            "changes."
+            f"The two valuations have different owners ({names} in one of them only). A "
+            "difference needs the same; what_if tells what joining or leaving changes."
         )
     place = {name: number for number, name in enumerate(second.owners)}
     return [place[name] for name in first.owners]
@@ -156,7 +149,7 @@ def _test_set(first: Valuation, second: Valuation, place: list[int]) -> tuple[Fl
     if one is not None and two is not None and first.fingerprint == second.fingerprint:
         least = min(len(one), len(two))  # by row, or by groups of rows, as the method knows them
         one, two = grouped(one, least), grouped(two, least)
-    if one is None or two is None or len(one) != len(two) or len(one) < 2:
+    if one is None or two is None or not len(one) == len(two) >= 2:
         return most, AT_MOST if most.any() else BY_ROW
     moved = one - two[:, place]
     return np.minimum(moved.var(axis=0, ddof=1) / len(moved), most), BY_ROW

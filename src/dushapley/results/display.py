@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dushapley.arrays import IntArray
 from dushapley.errors import DUShapleyError
 from dushapley.results.uncertainty import half_width
 from dushapley.terminal import html_table, printable, short_name
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from dushapley.results.valuation import Valuation
 
+TITLES = ("owner", "rows", "value", "± 95%", "share")
+"""What tables show of each owner."""
 ROUNDING = 1e-24
 """Mean squared errors below this are those of arithmetic."""
 MOST_ROWS = 200
@@ -36,10 +39,10 @@ FONTS = (
 """What may be installed that has the letters which matplotlib's own font lacks."""
 
 
-def html(valuation: Valuation, titles: tuple[str, ...]) -> str:
+def html(valuation: Valuation) -> str:
     """The table for notebooks; lines under it wrap, however long they are."""
     shown = valuation.order[:MOST_ROWS]
-    table = html_table(titles, valuation.cells(shown), valuation.values[shown].tolist())
+    table = html_table(TITLES, valuation.cells(shown), valuation.values[shown].tolist())
     left_out = len(valuation) - MOST_ROWS
     more = f"<p>… {left_out:,} more</p>" if left_out > 0 else ""
     style = "max-width: 60em; white-space: normal; overflow-wrap: anywhere"
@@ -55,23 +58,26 @@ def plot(valuation: Valuation, ax: Axes | None = None) -> Axes:
     ink = ax.xaxis.label.get_color()  # white in a dark style
     known = valuation.total_errors
     errors = None if known is None else half_width(known[order])
-    colours = ["#b2532f" if valuation.values[i] < 0 else "#2f6fb2" for i in order]
+    values = valuation.values[order]
+    cap, line = (3, 1.2) if len(order) <= 40 else (0, 0.7)
     ax.barh(
         range(len(order)),
-        valuation.values[order],
-        color=colours,
+        values,
+        color=np.where(values < 0, "#b2532f", "#2f6fb2"),
         height=0.7,
         xerr=errors,
         ecolor=ink,
-        capsize=3 if len(order) <= 40 else 0,
-        error_kw={"elinewidth": 1.2 if len(order) <= 40 else 0.7},
+        capsize=cap,
+        error_kw={"elinewidth": line},
     )
     _name_bars(ax, valuation, order, (height - 0.8) / len(order))
     ax.axvline(0, color=ink, linewidth=0.8)
     meaning = "" if errors is None else f", bars: {valuation.interval_meaning}"
     meaning = f", ± {valuation.interval_meaning}" if valuation.unknown else meaning
     how = f"{valuation.method}, {valuation.n_evaluations} evaluations{meaning}"
-    ax.set_xlabel(f"value\n{wrapped(how, ax)}", fontsize="small")
+    inches = ax.get_window_extent().width / ax.figure.dpi
+    label = fill(how, max(30, int(inches * LETTERS_AN_INCH)))
+    ax.set_xlabel(f"value\n{label}", fontsize="small")
     return ax
 
 
@@ -118,35 +124,26 @@ def _axes(ax: Axes | None, height: float) -> Axes:
     return shown
 
 
-def wrapped(text: str, ax: Axes) -> str:
-    """Text in lines no longer than the axis it stands under, in small letters."""
-    width = ax.get_window_extent().width / ax.figure.dpi
-    return fill(text, max(30, int(width * LETTERS_AN_INCH)))
-
-
 def _name_bars(ax: Axes, valuation: Valuation, order: np.ndarray, room: float) -> None:
     """Names beside the bars, as large as there is room for; some of them where there is none."""
     names = [printable(short_name(valuation.owners[i])).replace("$", r"\$") for i in order]
     step = int(np.ceil(LEAST_NAME / room))
     shown = np.arange(len(order) - 1, -1, -step)[::-1]  # the best always has its name
-    labels, fonts = drawable([names[k] for k in shown], [int(order[k]) for k in shown])
+    labels, fonts = drawable([names[k] for k in shown], order[shown])
     size = min(10.0, 72 * max(room, LEAST_NAME) * 0.8)
     ax.set_yticks(shown, labels, fontsize=size, fontfamily=fonts)
 
 
-def drawable(names: list[str], numbers: list[int]) -> tuple[list[str], list[str]]:
+def drawable(names: list[str], numbers: IntArray) -> tuple[list[str], list[str]]:
     """Names in fonts that have their letters; where no font has them, the number of the owner."""
     from matplotlib import font_manager, rcParams
     from matplotlib.ft2font import FT2Font
 
     installed = {font.name for font in font_manager.fontManager.ttflist}
-    families = [*rcParams["font.sans-serif"], *FONTS]
-    fonts = [name for name in dict.fromkeys(families) if name in installed] or ["sans-serif"]
+    families = dict.fromkeys((*rcParams["font.sans-serif"], *FONTS))
+    fonts = [name for name in families if name in installed] or ["sans-serif"]
     known: set[int] = set()
     for name in fonts:
         known |= set(FT2Font(font_manager.findfont(name)).get_charmap())
-    labels = [
-        name if all(ord(letter) in known for letter in name) else f"owner {number + 1}"
-        for name, number in zip(names, numbers, strict=True)
-    ]
-    return labels, fonts
+    pairs = zip(names, numbers, strict=True)
+    return [n if known.issuperset(map(ord, n)) else f"owner {i + 1}" for n, i in pairs], fonts

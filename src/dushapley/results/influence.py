@@ -48,8 +48,8 @@ def influence_error(influence: FloatArray | None, shift: float = 0.0) -> FloatAr
     if influence is None or len(influence) < 2 or not np.isfinite(influence).all():
         return None
     away = influence - influence.mean(axis=0)
-    largest = float(np.abs(away).max())
-    if largest <= ALIKE * float(np.abs(influence).max()):
+    largest = float(abs(away).max())
+    if largest <= ALIKE * float(abs(influence).max()):
         if not shift:
             return None
         away, largest = np.zeros_like(away), shift
@@ -57,9 +57,9 @@ def influence_error(influence: FloatArray | None, shift: float = 0.0) -> FloatAr
     if away.shape[1] > MOST_JOINT:
         return np.square(largest * _own_errors(away / largest, shift / largest))
     errors = largest * _difference_errors(away / largest, shift / largest)
-    joint = with_errors(covariance_of(away, ddof=1) / len(away), errors[-1, :-1])
+    joint = with_errors(covariance_of(away) / len(away), errors[-1, :-1])
     own = np.diag(joint)
-    lacking = errors[:-1, :-1] ** 2 - (own[:, None] + own - 2 * joint)
+    lacking = errors[:-1, :-1] ** 2 - (np.add.outer(own, own) - 2 * joint)
     np.fill_diagonal(lacking, 0.0)
     apart = np.maximum(lacking, 0.0).max(axis=1) / 2
     # less correlated by so much, and no less sure of themselves unless they must be
@@ -76,13 +76,14 @@ def _difference_errors(away: FloatArray, shift: float) -> FloatArray:
     square, cube = x * x, x * x * x
     second, third, fourth = x.T @ x, square.T @ x, cube.T @ x
     both = square.T @ square
-    sums = [np.diag(m)[:, None] + sign * np.diag(m) for m, sign in ((second, 1), (third, -1))]
-    two = np.maximum(sums[0] - 2 * second, 0.0)
-    three = sums[1] - 3 * (third - third.T)
-    four = np.diag(both)[:, None] + np.diag(both) - 4 * (fourth + fourth.T) + 6 * both
-    alike = two <= ALIKE * sums[0].max()
+    own, skew, tail = np.diag(second), np.diag(third), np.diag(both)
+    sums = np.add.outer(own, own)
+    two = np.maximum(sums - 2 * second, 0.0)
+    three = np.subtract.outer(skew, skew) - 3 * (third - third.T)
+    four = np.add.outer(tail, tail) - 4 * (fourth + fourth.T) + 6 * both
+    alike = two <= ALIKE * sums.max()
     reach = np.ptp(x, axis=0) / len(x)
-    reach = np.maximum(np.maximum(reach[:, None], reach), shift)
+    reach = np.maximum(np.maximum.outer(reach, reach), shift)
     errors, rows = _calibrated(len(x), two, three, four, alike, reach)
     errors[:-1, :-1][rows[:-1, :-1] >= FEW] = 0.0
     return errors
@@ -110,7 +111,7 @@ def _calibrated(
     spread = Spread(two / n / (n - 1), three / n**3, _freedom(n, two, three, rows))
     reach[reach <= ALIKE * reach.max()] = reach.max()
     unseen = np.where(rows < ENOUGH_EVENTS, 3 * reach / NORMAL, 0.0)
-    return np.asarray(np.maximum(spread.errors, unseen)), rows
+    return np.maximum(spread.errors, unseen), rows
 
 
 def _freedom(n: int, two: FloatArray, three: FloatArray, rows: FloatArray) -> FloatArray:
@@ -122,11 +123,11 @@ def _freedom(n: int, two: FloatArray, three: FloatArray, rows: FloatArray) -> Fl
     """
     known = np.where(rows > 0, two, 1.0)
     uneven = 1 / np.where(rows > 0, rows, n) - 1 / n - (three / known) ** 2 / known
-    return np.asarray(np.clip(2 / np.maximum(uneven, 2 / n), 1.0, n - 1.0))
+    return np.clip(2 / np.maximum(uneven, 2 / n), 1.0, n - 1.0)
 
 
-def covariance_of(rows: FloatArray, ddof: int) -> FloatArray:
+def covariance_of(rows: FloatArray) -> FloatArray:
     """Covariance of columns, as a matrix even of one."""
     if rows.shape[1] > MOST_JOINT:
-        return np.asarray(rows.var(axis=0, ddof=ddof))
-    return np.atleast_2d(np.cov(rows, rowvar=False, ddof=ddof))
+        return rows.var(axis=0, ddof=1)
+    return np.atleast_2d(np.cov(rows, rowvar=False))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any
 
+from dushapley.arrays import AnyMapping
 from dushapley.validation import MOST_COUNT, MOST_SEED, is_number, is_unicode, is_whole
 
 Rule = Callable[[object, str], str | None]
@@ -74,11 +75,10 @@ def listed(inner: Rule, count: int | None = None, most: int = MOST_OWNERS) -> Ru
     """A list of so many things, each by a rule."""
 
     def fault(thing: object, where: str) -> str | None:
-        fits = isinstance(thing, (list, tuple)) and len(thing) <= most
-        if not fits or (count is not None and len(thing) != count):  # type: ignore[arg-type]
+        counts = range(most + 1) if count is None else (count,)
+        if not isinstance(thing, (list, tuple)) or len(thing) not in counts:
             length = f"at most {most:,}" if count is None else str(count)
             return wrong(thing, where, f"a list of {length} entries")
-        assert isinstance(thing, (list, tuple))
         return first(inner(item, f"{where}[{i}]") for i, item in enumerate(thing))
 
     return fault
@@ -102,9 +102,9 @@ def fields(
     def fault(thing: object, where: str) -> str | None:
         if not isinstance(thing, Mapping) or not all(isinstance(key, str) for key in thing):
             return wrong(thing, where, needed)
-        missing, unknown = set(rules) - set(thing), set() if rest else set(thing) - set(known)
-        if missing or unknown:
-            which = f"lacks {sorted(missing)}" if missing else f"has unknown {sorted(unknown)}"
+        missing, unknown = sorted(rules.keys() - thing.keys()), sorted(thing.keys() - known.keys())
+        if missing or (unknown and not rest):
+            which = f"lacks {missing}" if missing else f"has unknown {unknown}"
             return f"{where or 'it'} {which:.300}"
         inside = ((known.get(key, rest), key, item) for key, item in thing.items())
         return first(
@@ -130,7 +130,7 @@ def first(faults: Any) -> str | None:
     return next((fault for fault in faults if fault is not None), None)
 
 
-def valuation_fault(data: Mapping[str, Any], needed: Iterable[str]) -> str | None:
+def valuation_fault(data: AnyMapping, needed: Iterable[str]) -> str | None:
     """What is wrong with a stored valuation, of which these fields must be there; None: nothing."""
     owners = data.get("owners")
     n = len(owners) if isinstance(owners, (list, tuple)) else 0
@@ -164,8 +164,7 @@ def valuation_fault(data: Mapping[str, Any], needed: Iterable[str]) -> str | Non
         "details": mapped(plain),
         "version": text(100),
     }
-    fault = fields({name: rules[name] for name in needed}, rules)(data, "")
-    if fault:
+    if fault := fields({name: rules[name] for name in needed}, rules)(data, ""):
         return fault
     if not owners or len(set(owners)) < n:
         return "owners must be at least one, and all different"

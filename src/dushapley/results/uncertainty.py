@@ -20,6 +20,7 @@ from dushapley.arrays import FloatArray, IntArray
 from dushapley.errors import MethodNotApplicable
 from dushapley.estimators.calibration import NORMAL
 from dushapley.estimators.registry import REGISTRY
+from dushapley.protocol import Estimate
 
 if TYPE_CHECKING:
     from dushapley.results.valuation import Valuation
@@ -49,6 +50,8 @@ LEAST_DRAWS, INTERVAL_DRAWS, RANK_DRAWS = 500, 4000, 20_000
 """Joint draws of all values: a probability from 20,000 has a standard error up to 0.0036."""
 MOST_NUMBERS = 2**22
 """Numbers in all draws together: from 200 owners on there are fewer draws, down to the least."""
+ENOUGH_REPLICATES = 30
+"""Below this many replicates a standard error is too uncertain to end a run."""
 MOST_JOINT = 1000
 """Owners up to whom errors by source have a covariance: what a stored result may hold. Of more
 there are variances only, for the squares of ten thousand would fill a machine.
@@ -64,6 +67,20 @@ def half_width(std_errors: Errors) -> Errors:
     0.98
     """
     return NORMAL_95 * std_errors
+
+
+def is_within(whole: Estimate, precision: float) -> bool:
+    """Whether each value is known to ± this part of their spread, by errors of all sources."""
+    known = reliable_errors(whole)
+    spread = float(np.ptp(whole.values))
+    return known is not None and half_width(float(known.max())) <= precision * spread
+
+
+def reliable_errors(whole: Estimate) -> FloatArray | None:
+    """Standard errors that may end a run; None where they rest on too little, or none varied."""
+    few = whole.replicates is not None and whole.replicates < ENOUGH_REPLICATES
+    known = whole.std_errors
+    return known if known is not None and known.any() and not few else None
 
 
 def is_clear(difference: float, std_error: float) -> bool:
@@ -83,7 +100,7 @@ def variances_of(joint: FloatArray) -> FloatArray:
 
 def std_errors_of(joint: FloatArray) -> FloatArray:
     """Roots of variances; rounding may leave them a hair below zero."""
-    return np.asarray(np.sqrt(np.maximum(variances_of(joint), 0.0)))
+    return np.sqrt(np.maximum(variances_of(joint), 0.0))
 
 
 def with_errors(covariance: FloatArray, std_errors: FloatArray) -> FloatArray:
@@ -92,7 +109,7 @@ def with_errors(covariance: FloatArray, std_errors: FloatArray) -> FloatArray:
     factor = np.divide(std_errors, own, out=np.zeros_like(own), where=own > 0)
     scaled = covariance * np.multiply.outer(factor, factor)
     np.fill_diagonal(scaled, std_errors**2)
-    return np.asarray(scaled)
+    return scaled
 
 
 def sampling_variances(valuation: Valuation) -> FloatArray:
@@ -121,7 +138,7 @@ def known_to(amounts: ArrayLike, half_widths: ArrayLike) -> tuple[float, float] 
     >>> known_to([10, 2, 0], [1, 1, 1])
     (0.16666666666666666, 0.5)
     """
-    worth, error = np.asarray(amounts, dtype=np.float64), np.asarray(half_widths, dtype=np.float64)
+    worth, error = (np.asarray(part, dtype=np.float64) for part in (amounts, half_widths))
     paid = worth > 0
     if not paid.any():
         return None
@@ -157,12 +174,12 @@ def plausible_values(valuation: Valuation, most: int = INTERVAL_DRAWS) -> FloatA
     draws = int(np.clip(MOST_NUMBERS // n, LEAST_DRAWS, most))
     noise = np.random.default_rng(0).standard_normal((draws, n))
     if joint is None:
-        return np.asarray(valuation.values + noise * total)
+        return valuation.values + noise * total
     with threadpool_limits(1):  # the last bit of a product depends on the number of threads
         scale, axes = np.linalg.eigh(joint)
         # the symmetric root is the same on every machine; signs of single axes are not
         drawn = noise @ ((axes * np.sqrt(np.maximum(scale, 0))) @ axes.T)
-    return np.asarray(valuation.values + drawn)
+    return valuation.values + drawn
 
 
 def probability_greater(valuation: Valuation) -> FloatArray:
@@ -186,13 +203,12 @@ def probability_greater(valuation: Valuation) -> FloatArray:
     if total is None:
         _refuse_uncertain(valuation)
         total = np.zeros(len(valuation.values))
-    gap = valuation.values[:, None] - valuation.values[None, :]
+    gap = np.subtract.outer(valuation.values, valuation.values)
     joint = np.diag(total**2) if joint is None else joint
     own = np.diag(joint)
-    error = np.sqrt(np.maximum(own[:, None] + own[None, :] - 2 * joint, 0.0))
-    certain = np.where(gap == 0, 0.5, (gap > 0).astype(np.float64))
+    error = np.sqrt(np.maximum(np.add.outer(own, own) - 2 * joint, 0.0))
     scaled = np.divide(gap, error, out=np.zeros_like(gap), where=error > 0)
-    return np.asarray(np.where(error > 0, ndtr(scaled), certain))
+    return np.where(error > 0, ndtr(scaled), np.where(gap == 0, 0.5, gap > 0))
 
 
 def rank_probabilities(valuation: Valuation) -> FloatArray:
@@ -228,8 +244,7 @@ def rank_ranges(valuation: Valuation) -> RankRanges | None:
         return None
     ranks = _plausible_ranks(valuation)
     low, high = np.quantile(ranks, MIDDLE_95, axis=0, method="nearest")
-    sure = (ranks == np.argsort(valuation.order)).mean(axis=0)
-    return RankRanges(low + 1, high + 1, sure)
+    return RankRanges(low + 1, high + 1, (ranks == np.argsort(valuation.order)).mean(axis=0))
 
 
 def _plausible_ranks(valuation: Valuation) -> IntArray:
@@ -238,8 +253,7 @@ def _plausible_ranks(valuation: Valuation) -> IntArray:
     if drawn is None:
         _refuse_uncertain(valuation)
         drawn = valuation.values[None]
-    order = np.argsort(-drawn, axis=1, kind="stable")
-    return np.asarray(np.argsort(order, axis=1))
+    return np.argsort(np.argsort(-drawn, axis=1, kind="stable"), axis=1)
 
 
 def _refuse_uncertain(valuation: Valuation) -> None:
@@ -254,6 +268,5 @@ def remedy(valuation: Valuation) -> str:
     """What would make the unknown parts of the error known."""
     method = REGISTRY.get(valuation.method_run)
     adaptive = method is not None and method.is_adaptive
-    measured = dict.fromkeys(("training", "test set"), ADAPTIVE) if adaptive else {}
-    sentences = MEASURES | measured
+    sentences = MEASURES | dict.fromkeys(("training", "test set") if adaptive else (), ADAPTIVE)
     return " ".join(dict.fromkeys(sentences[name] for name in valuation.unknown))

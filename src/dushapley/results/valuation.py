@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import FloatArray, IntArray
+from dushapley.arrays import AnyDict, AnyMapping, FloatArray, IntArray
+from dushapley.data.files import PathLike
 from dushapley.data.outputs import write_whole
 from dushapley.errors import InvalidValuation, UnknownOwner
 from dushapley.guarantees.uniformity import Uniformity, uniformity
 from dushapley.results.difference import Difference, subtract
-from dushapley.results.display import html, plot
+from dushapley.results.display import TITLES, html, plot
 from dushapley.results.schema import SOURCES, valuation_fault
 from dushapley.results.uncertainty import (
     half_width,
@@ -26,7 +26,7 @@ from dushapley.results.uncertainty import (
     with_errors,
 )
 from dushapley.terminal import decimals_for, distinct_names, error_text, json_text, printable, table
-from dushapley.validation import check_format, place_of, read_json
+from dushapley.validation import place_of, read_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +37,6 @@ LONGER = 8
 """Times as much as other files may hold: a million owners have six numbers each."""
 WIDEST_NAME = 40
 """Columns of a name in the terminal."""
-TITLES = ("owner", "rows", "value", "± 95%", "share")
 _MAPPINGS = ("options", "guarantee", "failures", "errors", "details")
 _ARRAYS = ("sizes", "values", "std_errors", "covariance")
 
@@ -109,7 +108,7 @@ class Valuation:
     notes
         Sentences to read before paying anybody.
     details
-        Further results of the method, and the "trail" of a paid run (`dushapley.engine.history`).
+        Further results of the method, and the "trail" of a paid run (`dushapley.results.history`).
     version
         Version of this library.
     """
@@ -128,15 +127,15 @@ class Valuation:
     covariance: FloatArray | None = None
     budget: int | None = None
     precision: float | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: AnyMapping = field(default_factory=dict)
     biased: bool = False
     complete: bool = True
     fingerprint: str | None = None
-    guarantee: Mapping[str, Any] | None = None
+    guarantee: AnyMapping | None = None
     failures: Mapping[str, int] = field(default_factory=dict)
-    errors: Mapping[str, Any] = field(default_factory=dict)
+    errors: AnyMapping = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: AnyMapping = field(default_factory=dict)
     version: str = ""
     n_trainings: int = 0
 
@@ -200,9 +199,8 @@ class Valuation:
     @property
     def is_enumerated(self) -> bool:
         """Whether all coalitions count, asked or by a formula, so that sampling has no error."""
-        all_of_them = 2 ** len(self.values)
         asked = self.n_evaluations if self.method_run == "gp" else self.n_distinct
-        return (self.method_run == "exact" or asked == all_of_them) and not self.biased
+        return (self.method_run == "exact" or asked == 2 ** len(self)) and not self.biased
 
     @property
     def total_errors(self) -> FloatArray | None:
@@ -248,19 +246,16 @@ class Valuation:
         A method may not know it of sampling, and of more than 1,000 owners errors by source are
         kept without. Differences and ranks then take them as independent.
         """
-        total = self.errors.get("total")
-        if total is not None and self.errors.get("covariance") is None:
-            return bool(np.any(total)) and len(self.values) > 1
-        return bool(self.std_errors is not None and self.std_errors.any()) and (
-            self.covariance is None and len(self.values) > 1
-        )
+        errors, joint = self.errors.get("total"), self.errors.get("covariance")
+        if errors is None or joint is not None:
+            errors, joint = self.std_errors, self.covariance
+        return joint is None and errors is not None and len(self) > 1 and bool(np.any(errors))
 
     @property
     def shares(self) -> FloatArray:
         """Each owner's part of the sum of all values; NaN where they add up to nothing."""
         total = self.values.sum()
-        nothing = np.full(len(self.values), np.nan)
-        return nothing if abs(total) <= self.rounding else np.asarray(self.values / total)
+        return self.values / (np.nan if abs(total) <= self.rounding else total)
 
     @property
     def rounding(self) -> float:
@@ -268,8 +263,7 @@ class Valuation:
 
         Utilities and values of this size or less count as nothing, whatever their sign.
         """
-        largest = max(abs(self.u_full), abs(self.u_empty), float(np.abs(self.values).max()))
-        return 1e-12 * largest
+        return 1e-12 * max(abs(self.u_full), abs(self.u_empty), float(abs(self.values).max()))
 
     @property
     def order(self) -> IntArray:
@@ -317,16 +311,17 @@ class Valuation:
             frame["unknown"] = ", ".join(self.unknown)
         return frame.iloc[self.order].reset_index(drop=True)
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> AnyDict:
         """What is known of each owner but its name, in the order of `OwnerValue`."""
-        known = self.total_errors
-        errors = np.full(len(self.values), np.nan) if known is None else known
+        known, values = self.total_errors, self.values
+        errors = np.full(len(values), np.nan) if known is None else known
+        half = half_width(errors)
         return {
             "size": self.sizes,
-            "value": self.values,
+            "value": values,
             "std_error": errors,
-            "low": self.values - half_width(errors),
-            "high": self.values + half_width(errors),
+            "low": values - half,
+            "high": values + half,
             "share": self.shares,
             "rank": self.places,
         }
@@ -335,14 +330,18 @@ class Valuation:
         columns = (column.tolist() for column in self._columns().values())
         return [OwnerValue(*row) for row in zip(self.owners, *columns, strict=True)]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> AnyDict:
         """Plain JSON types; `from_dict` gives the same bits back, also through JSON text."""
         return {"format": FORMAT} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Valuation:
+    def from_dict(cls, data: AnyMapping) -> Valuation:
         """Read back what `to_dict` wrote."""
-        check_format(data, FORMAT, InvalidValuation)
+        found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
+        if found != FORMAT:
+            raise InvalidValuation(
+                f"Found format {found!r}; it must be {FORMAT!r}, as it was written."
+            )
         needed = {f.name for f in fields(cls) if f.default is f.default_factory is MISSING}
         if fault := valuation_fault(data, needed):
             raise InvalidValuation(
@@ -356,15 +355,16 @@ class Valuation:
         """`to_dict` as text, exact to the last bit."""
         return json_text(self.to_dict())
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: PathLike) -> Path:
         """Write everything to a JSON file, whole or not at all; `load` gives the same bits back."""
         return write_whole(path, self.to_json())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Valuation:
+    def load(cls, path: PathLike) -> Valuation:
         """Read what `save` wrote; anything else, or of another version, is refused."""
-        data = read_json(path, "valuation", "by Valuation.save", InvalidValuation, LONGER)
-        return cls.from_dict(data)
+        return cls.from_dict(
+            read_json(path, "valuation", "by Valuation.save", InvalidValuation, LONGER)
+        )
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Bars of the values, largest on top, with 95% error bars where they are known."""
@@ -400,7 +400,7 @@ class Valuation:
 
     def ranks(self) -> dict[str, int]:
         """Rank of each owner by name, best first; owners of equal value have the better one."""
-        return {self.owners[i]: int(self.places[i]) for i in self.order}
+        return {one.name: one.rank for one in self}
 
     def rank_probabilities(self) -> pd.DataFrame:
         """How probable every rank is: a row per owner in the order of the table, a column per rank.
@@ -417,10 +417,9 @@ class Valuation:
         """
         import pandas as pd
 
-        numbers = rank_probabilities(self)[self.order]
-        names = [self.owners[i] for i in self.order]
-        ranks = range(1, len(self) + 1)
-        return pd.DataFrame(numbers, pd.Index(names, name="owner"), pd.Index(ranks, name="rank"))
+        names = pd.Index([self.owners[i] for i in self.order], name="owner")
+        ranks = pd.RangeIndex(1, len(self) + 1, name="rank")
+        return pd.DataFrame(rank_probabilities(self)[self.order], names, ranks)
 
     def __repr__(self) -> str:
         """A table that can be read at a glance."""
@@ -428,7 +427,7 @@ class Valuation:
 
     def _repr_html_(self) -> str:
         """The same table for notebooks; `dushapley.report` makes a whole page."""
-        return html(self, TITLES)
+        return html(self)
 
     def headline(self) -> str:
         """One line: how many owners, by which method, at what cost."""
@@ -442,36 +441,33 @@ class Valuation:
         )
 
     def _table(self) -> str:
-        order = self.order
-        left_out = len(order) - 30
+        order, left_out = self.order, len(self) - 30
         if left_out <= 0:
             return table(TITLES, self.cells(order))
-        gap = [f"... {left_out:,} more ..."]
-        return table(TITLES, [*self.cells(order[:15]), gap, *self.cells(order[-15:])])
+        best, last = self.cells(order[:15]), self.cells(order[-15:])
+        return table(TITLES, [*best, [f"... {left_out:,} more ..."], *last])
 
     def cells(self, positions: IntArray) -> list[list[str]]:
         """What the table shows of the owners at these positions."""
         digits, shares, known = decimals_for(self.values), self.shares, self.total_errors
         number = ".3e" if digits < 0 else f".{digits}f"
-        nothing = "unknown" if self.unknown else "-"
+        error = "unknown" if self.unknown else "-"
         names = distinct_names([self.owners[i] for i in positions], WIDEST_NAME)
-        return [
-            [
-                name,
-                f"{self.sizes[i]:.6g}",
-                format(self.values[i], number),
-                nothing if known is None else error_text(half_width(known[i])),
-                "-" if np.isnan(shares[i]) else f"{shares[i]:.1%}",
-            ]
-            for i, name in zip(positions, names, strict=True)
-        ]
+        rows = []
+        for i, name in zip(positions, names, strict=True):
+            if known is not None:
+                error = error_text(half_width(known[i]))
+            size, value = f"{self.sizes[i]:.6g}", format(self.values[i], number)
+            share = "-" if np.isnan(shares[i]) else f"{shares[i]:.1%}"
+            rows.append([name, size, value, error, share])
+        return rows
 
     def footnotes(self) -> list[str]:
         """Lines under a table of the values: ends, what ± means, errors by source, notes."""
-        gap = self.efficiency_gap
+        gap = 0 if abs(self.efficiency_gap) <= self.rounding else self.efficiency_gap
         lines = [
             f"  u(nobody) = {self.u_empty:.6g}, u(all) = {self.u_full:.6g}, "
-            f"efficiency gap = {0 if abs(gap) <= self.rounding else gap:.2g}"
+            f"efficiency gap = {gap:.2g}"
         ]
         if self.unknown:
             lines.append(f"  ± {self.interval_meaning}")
@@ -480,10 +476,10 @@ class Valuation:
         if self.errors:
             sources = ", ".join(map(self._source, SOURCES))
             lines.append(f"  standard errors, root mean square: {sources}")
-        failed = sum(self.failures.values())
-        if failed:
+        if failed := sum(self.failures.values()):
             lines.append(f"  {failed} utilities failed and were replaced: {dict(self.failures)}")
-        return [printable(line) for line in (*lines, *(f"  note: {note}" for note in self.notes))]
+        lines += [f"  note: {note}" for note in self.notes]
+        return list(map(printable, lines))
 
     def _source(self, name: str) -> str:
         error = self.errors.get(name)

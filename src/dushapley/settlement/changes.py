@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dushapley.arrays import AnyDict
 from dushapley.data.formats.objects import as_rows
 from dushapley.data.overlap import row_hashes
 from dushapley.data.rows import count, is_table
@@ -51,12 +52,12 @@ class Leave:
     owner: str
 
     def games(self, game: Game) -> tuple[Game, Game]:
-        others = np.delete(
-            np.eye(game.n_players), place_of(self.owner, game.names, InvalidChange), axis=0
-        )
-        if len(others) == 0:
+        names = list(game.names)
+        i = place_of(self.owner, game.names, InvalidChange)
+        del names[i]
+        if not names:
             raise InvalidChange("The only owner cannot leave; nobody would be left to value.")
-        return game, DerivedGame(game, others, [name for name in game.names if name != self.owner])
+        return game, DerivedGame(game, np.delete(np.eye(game.n_players), i, axis=0), names)
 
     def told(self) -> str:
         return f"{self.owner!r} leaves"
@@ -82,7 +83,10 @@ class Join:
 
     def games(self, game: Game) -> tuple[Game, Game]:
         rows = refuse_without_rows(game, "A newcomer")
-        X, y = as_rows(self.owner, self.X), None if self.y is None else np.asarray(self.y)
+        owners = rows.owners
+        X = as_rows(self.owner, self.X)
+        y = None if self.y is None else np.asarray(self.y)
+        n = count(X)
         refuse(
             InvalidChange,
             (
@@ -90,18 +94,18 @@ class Join:
                 f"There is an owner {self.owner!r} already; give the newcomer another name.",
             ),
             (
-                count(X) == 0 or (y is not None and count(X) != len(y)),
-                f"The newcomer brings {count(X)} rows; each needs a target.",
+                n == 0 or (y is not None and n != len(y)),
+                f"The newcomer brings {n} rows; each needs a target.",
             ),
             (
-                rows.owners.weights is not None,
+                owners.weights is not None,
                 "The owners' rows have weights, which a newcomer cannot bring. Make a new game.",
             ),
         )
-        columns = rows.owners.columns
+        columns = owners.columns
         plain = aligned(X, columns, "The newcomer") if is_table(X) and columns else X
-        pooled = {"X": rows.prepared(X if is_table(rows.owners.X[0]) else plain), "y": y}
-        joined = _with(rows, self.owner, content_hash(plain, y), **pooled)
+        pooled = rows.prepared(X if is_table(owners.X[0]) else plain)
+        joined = _with(rows, self.owner, content_hash(plain, y), X=pooled, y=y)
         if (shared := _tested_rows(joined)) > 0:
             note = (
                 f"{shared:,} rows of the test set, targets included, are in the data of "
@@ -131,15 +135,14 @@ class Merge:
     second: str
 
     def games(self, game: Game) -> tuple[Game, Game]:
-        a, b = (
-            place_of(self.first, game.names, InvalidChange),
-            place_of(self.second, game.names, InvalidChange),
-        )
+        a, b = (place_of(name, game.names, InvalidChange) for name in (self.first, self.second))
         if a == b:
             raise InvalidChange(f"{self.first!r} cannot merge with itself; name two owners.")
         matrix = np.eye(game.n_players)
         matrix[a, b] = 1.0
-        names = [self.name if i == a else name for i, name in enumerate(game.names) if i != b]
+        names = list(game.names)
+        names[a] = self.name
+        del names[b]
         return game, DerivedGame(game, np.delete(matrix, b, axis=0), names)
 
     @property
@@ -171,16 +174,14 @@ class Copy:
 
     def games(self, game: Game) -> tuple[Game, Game]:
         rows = refuse_without_rows(game, "A copy of rows")
-        a, b = (
-            place_of(self.owner, game.names, InvalidChange),
-            place_of(self.source, game.names, InvalidChange),
-        )
+        a, b = (place_of(name, game.names, InvalidChange) for name in (self.owner, self.source))
         if a == b:
             raise InvalidChange(f"{self.owner!r} cannot copy itself; name two owners.")
         owners = rows.owners
-        shadow = next(f"copy {k}" for k in range(len(owners) + 1) if f"copy {k}" not in game.names)
-        blocks = ((name, getattr(owners, name)) for name in ("X", "y", "weights"))
-        copied = {name: held[b] for name, held in blocks if held is not None}
+        shadows = (f"copy {k}" for k in range(len(owners) + 1))
+        shadow = next(name for name in shadows if name not in game.names)
+        blocks = {"X": owners.X, "y": owners.y, "weights": owners.weights}
+        copied = {name: held[b] for name, held in blocks.items() if held is not None}
         larger = _with(rows, shadow, owners.hashes[b], **copied)
         matrix = np.eye(game.n_players, game.n_players + 1)
         matrix[a, -1] = 1.0
@@ -219,9 +220,10 @@ class MoreRows:
                 "whole owners (Leave, Merge)."
             )
         i = place_of(self.owner, game.names, InvalidChange)
+        size = game.sizes[i]
         parts = self.scale(game) * np.eye(game.n_players)
         before = game if self.rows < 0 else DerivedGame(game, parts, game.names)
-        parts[i, i] = min(1.0, (game.sizes[i] + self.rows) / game.sizes[i])
+        parts[i, i] = min(1.0, (size + self.rows) / size)
         return before, DerivedGame(game, parts, game.names)
 
     def scale(self, game: Game) -> float:
@@ -235,10 +237,11 @@ class MoreRows:
             )
         scale = size / (size + max(self.rows, 0))
         if scale < SMALLEST_SCALE:
+            most = int(size / SMALLEST_SCALE - size)
             raise InvalidChange(
                 f"{self.owner!r} has {size:.0f} rows; {self.rows} more can only be measured by "
-                f"shrinking everybody to {scale:.0%}, which says little. Ask for at most "
-                f"{int(size / SMALLEST_SCALE - size)} more."
+                f"shrinking everybody to {scale:.0%}, which says little. Ask for at most {most} "
+                "more."
             )
         return scale
 
@@ -267,13 +270,12 @@ def refuse_without_rows(game: Game, what: str) -> RowsGame:
 def _tested_rows(game: RowsGame) -> int:
     """Rows of the test set that the last owner holds."""
     test = getattr(game, "X_test", None), getattr(game, "y_test", None)
-    if test[0] is None or game.owners.reduced is not None:
+    if test[0] is None:
         return 0
     return len(np.intersect1d(row_hashes(*test), game.owners.row_hashes[-1]))
 
 
 def _with(game: RowsGame, name: str, content: str, **block: Any) -> RowsGame:
-    owners = game.owners
-    blocks: dict[str, Any] = {key: (*getattr(owners, key), rows) for key, rows in block.items()}
-    named: dict[str, Any] = {"names": (*owners.names, name), "hashes": (*owners.hashes, content)}
-    return game.with_owners(replace(owners, **named, **blocks))
+    added = {"names": name, "hashes": content, **block}
+    longer: AnyDict = {key: (*getattr(game.owners, key), part) for key, part in added.items()}
+    return game.with_owners(replace(game.owners, **longer))

@@ -74,8 +74,7 @@ def first_difference(
     if found is None:
         return None
     place, stored, again = found
-    told = place_in_words(place, owners)
-    return f"{told} is {_told(stored)}, computed again {_told(again)}"
+    return f"{place_in_words(place, owners)} is {_told(stored)}, computed again {_told(again)}"
 
 
 def _differing(
@@ -135,8 +134,7 @@ def _told(thing: Any) -> str:
 
 def scale_of(valuation: Valuation) -> float:
     """How large differences of utilities are: one near 0 is rounded like the largest of them."""
-    gain = abs(valuation.u_full - valuation.u_empty)
-    return max(gain, float(abs(valuation.values).max(initial=0.0)))
+    return float(abs(valuation.values).max(initial=abs(valuation.u_full - valuation.u_empty)))
 
 
 def rounding_of(again: Valuation, *, reasons: bool = False) -> Slack:

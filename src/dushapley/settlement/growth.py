@@ -12,12 +12,10 @@ is the change of its Shapley value at that scale. Both pools hold the same rows 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
+from dushapley.arrays import AnyDict, AnyMapping
+from dushapley.data.files import PathLike
 from dushapley.engine.value import Run
 from dushapley.estimators.calibration import Moments, final
 from dushapley.estimators.method import Method
@@ -38,17 +36,16 @@ def growth_method(problem: Problem) -> Conversation:
         order = order[::-1] if replicate % 2 else problem.rng.permutation(n)
         place = np.argsort(order)
         less = part * (place[None, :] <= place[:, None])  # row i: those before i, and i itself
-        more = less.copy()
-        np.fill_diagonal(more, 1.0)
+        more = np.maximum(less, np.eye(n))
         draws = problem.rng.integers(2**62, size=n)
         answers = yield Ask(
-            np.concatenate([more, less]), moments.estimate(), draws=np.concatenate([draws, draws])
+            np.concatenate([more, less]), moments.estimate(), draws=np.tile(draws, 2)
         )
         moments.add((answers[:n] - answers[n:])[None, :])
     return final(moments.estimate())
 
 
-def growth_cost(n_players: int, _options: Mapping[str, Any] | None = None) -> int:
+def growth_cost(n_players: int, _options: AnyMapping | None = None) -> int:
     """Evaluations, nobody's and everybody's included."""
     return 2 * REPLICATES * n_players + 2
 
@@ -69,8 +66,8 @@ def measure_growth(
     *,
     seed: int = 0,
     n_jobs: int = 1,
-    ledger: str | os.PathLike[str] | None = None,
-) -> dict[str, Any]:
+    ledger: PathLike | None = None,
+) -> AnyDict:
     """What more rows would add to each owner's value, for the record of a settlement.
 
     Returns

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import AnyDict, FloatArray
+from dushapley.data.files import PathLike
 from dushapley.engine.value import value
 from dushapley.errors import InvalidOption
 from dushapley.estimators.method import Method
@@ -97,11 +97,10 @@ class Interactions:
         return frame.loc[order].reset_index(drop=True)
 
     def _said(self, interaction: float, error: float) -> str:
-        nothing = abs(interaction) <= self.valuation.rounding
-        clear = is_clear(interaction, error) and not nothing
+        clear = is_clear(interaction, error) and abs(interaction) > self.valuation.rounding
         return SAID[int(np.sign(interaction)) if clear else 0]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> AnyDict:
         """Plain JSON types."""
         found = {
             name: None if (part := getattr(self, name)) is None else part.tolist()
@@ -125,8 +124,9 @@ class Interactions:
 
     def _matrix(self) -> str:
         names = [short_name(name, 12) for name in self.owners]
-        rows = [[name, *self._row(i, self._cell)] for i, name in enumerate(names)]
-        return table(("", *names), rows)
+        return table(
+            ("", *names), [[name, *self._row(i, self._cell)] for i, name in enumerate(names)]
+        )
 
     def _row(self, i: int, cell: Callable[[int, int], str], nothing: str = "") -> list[str]:
         return [nothing if i == j else cell(i, j) for j in range(len(self.owners))]
@@ -174,7 +174,7 @@ class Interactions:
     _repr_html_ = to_html
 
     def _html_cell(self, i: int, j: int) -> str:
-        text, strongest = self._cell(i, j), float(np.abs(self.shapley).max()) or 1.0
+        text, strongest = self._cell(i, j), float(abs(self.shapley).max()) or 1.0
         depth = 0.0 if text.startswith("(") else abs(self.shapley[i, j]) / strongest
         colour = "178, 83, 47" if self.shapley[i, j] < 0 else "47, 111, 178"
         style = f"background: rgba({colour}, {0.6 * depth:.2f}); text-align: right; padding: 4px"
@@ -209,7 +209,7 @@ def interactions(
     budget: int | None = None,
     seed: int = 0,
     n_jobs: int = 1,
-    ledger: str | os.PathLike[str] | None = None,
+    ledger: PathLike | None = None,
     progress: bool | None = None,
 ) -> Interactions:
     r"""Shapley and Banzhaf interaction of every two owners.
@@ -247,16 +247,22 @@ def interactions(
     if played.n_players < 2:
         raise InvalidOption("Interactions are between two owners; this game has one.")
     chosen = method_of_pairs(played, method, check_budget(budget))
-    v = value(
-        played, chosen, budget=budget, seed=seed, n_jobs=n_jobs, ledger=ledger, progress=progress
+    return found_by(
+        value(
+            played,
+            chosen,
+            budget=budget,
+            seed=seed,
+            n_jobs=n_jobs,
+            ledger=ledger,
+            progress=progress,
+        )
     )
-    return found_by(v)
 
 
 def found_by(v: Valuation) -> Interactions:
     """The interactions that a run of one of their methods found."""
-    found: Mapping[str, Any] = v.details["interactions"]
-    matrix = {name: np.array(part) for name, part in found.items()}
+    matrix = {name: np.array(part) for name, part in v.details["interactions"].items()}
     return Interactions(
         v,
         matrix["shapley"],
@@ -269,8 +275,7 @@ def found_by(v: Valuation) -> Interactions:
 def method_of_pairs(game: Game, method: str, budget: int | None) -> Method:
     """What answers for pairs: all coalitions, or the Gaussian process."""
     n = game.n_players
-    granted = budget or 2 * n**2
     free = budget is None and game.cheap and n <= MOST_CHEAP
-    enumerable = n < 40 and (2**n <= granted or free)
+    enumerable = n < 40 and (2**n <= (budget or 2 * n**2) or free)
     exact = method == "exact" or (method == "auto" and enumerable)
     return EXACT_PAIRS if exact or n == 2 else GP_PAIRS

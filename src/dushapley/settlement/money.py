@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Any
 from unicodedata import normalize
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import AnyDict, FloatArray
 from dushapley.errors import InvalidSettlement
 from dushapley.terminal import printable
 from dushapley.validation import is_whole, refuse
@@ -59,11 +59,12 @@ def share_out(coins: int, weights: Sequence[int], names: Sequence[str]) -> list[
     [33, 34, 33]
     """
     total = sum(weights)
-    parts = [divmod(coins * weight, total) for weight in weights]
-    left = coins - sum(whole for whole, _ in parts)
-    by_remainder = sorted(range(len(parts)), key=lambda i: (-parts[i][1], names[i]))
-    lucky = set(by_remainder[:left])
-    return [whole + (i in lucky) for i, (whole, _) in enumerate(parts)]
+    shares = [coins * weight // total for weight in weights]
+    lost = [coins * weight % total for weight in weights]
+    by_remainder = sorted(range(len(names)), key=lambda i: (-lost[i], names[i]))
+    for i in by_remainder[: coins - sum(shares)]:
+        shares[i] += 1
+    return shares
 
 
 def charge_out(
@@ -80,10 +81,8 @@ def charge_out(
     [78, 52, -30]
     """
     total = sum(weights)
-    paid_in = [
-        min(-weight * coins // total, limit) if weight < 0 else 0
-        for weight, limit in zip(weights, limits, strict=True)
-    ]
+    due = [-weight * coins // total for weight in weights]
+    paid_in = [max(0, min(pair)) for pair in zip(due, limits, strict=True)]
     gains = share_out(coins + sum(paid_in), [max(0, weight) for weight in weights], names)
     return [gain - paid for gain, paid in zip(gains, paid_in, strict=True)]
 
@@ -96,10 +95,10 @@ def whole_weights(values: FloatArray) -> list[int]:
 
 
 def rule_weights(
-    values: FloatArray, negative: str, floor: str | None, rounding: float = 0.0
+    values: FloatArray, negative: str, floor: str | None, rounding: float
 ) -> list[int]:
     """Whole weights under a rule for negative values; what is only rounding is not a gain."""
-    counted = np.where(np.abs(values) <= rounding, 0.0, values)
+    counted = np.where(abs(values) <= rounding, 0.0, values)
     if negative == "charge" and abs(float(counted.sum())) <= rounding:
         counted = np.zeros_like(counted)
     weights = whole_weights(counted)
@@ -139,14 +138,16 @@ def amount_of(coins: int, decimals: int) -> Decimal:
 def agreed_terms(
     pot: object,
     *,
-    currency: str = "",
-    negative: str = "clip",
-    floor: object = None,
-    cap: object = None,
+    currency: str,
+    negative: str,
+    floor: object,
+    cap: object,
     decimals: object = None,
-) -> dict[str, Any]:
+) -> AnyDict:
     """Check what is shared and how, and complete it: what `settle` takes beside the valuation."""
-    places = check_decimals(decimals, check_currency(currency))
+    if not isinstance(currency, str) or len(currency) > 12 or not currency.isprintable():
+        raise InvalidSettlement(f"currency is {currency!r}; it must be a short name, say 'EUR'.")
+    places = check_decimals(decimals, currency)
     return {
         "pot": check_pot(pot, places),
         "currency": currency,
@@ -162,13 +163,15 @@ def check_pot(pot: object, decimals: int) -> Decimal:
         raise InvalidSettlement(f"The pot is {pot!r}; pass an amount of money, say '100000.00'.")
     if is_whole(pot) and not is_whole(pot, most=10**MOST_DIGITS):
         pot = float("inf")  # Python does not even write numbers of 5,000 digits
-    try:
-        amount = Decimal(str(pot) if AMOUNT.fullmatch(str(pot)[: LONGEST + 1]) else "nan")
-    except InvalidOperation:
-        amount = Decimal("nan")
-    if not amount.is_finite() or amount < 0 or not _is_modest(amount):
+    written, amount = str(pot), Decimal("nan")
+    if AMOUNT.fullmatch(written[: LONGEST + 1]):
+        with suppress(InvalidOperation):
+            amount = Decimal(written)
+    # exact arithmetic with 1e99999999, which is short but has many digits, would not end soon
+    modest = amount.is_finite() and amount >= 0 and amount.adjusted() < MOST_DIGITS
+    if not modest or int(amount.as_tuple().exponent) <= -2 * MOST_DIGITS:
         raise InvalidSettlement(
-            f"The pot is {str(pot)[:60]!r}; it must be an amount of money that is not negative, "
+            f"The pot is {written[:60]!r}; it must be an amount of money that is not negative, "
             "below 1e40, written with a decimal point and without separators: '100000.00'."
         )
     if isinstance(pot, str):
@@ -181,17 +184,12 @@ def _refuse_thousands(pot: str, amount: Decimal, decimals: int) -> None:
     written = re.fullmatch(r"\s*\d+\.(\d+)\s*", pot)
     places = len(written[1]) if written else 0
     if places > decimals and Fraction(amount * 10**decimals).denominator == 1:
-        meant = f" or {amount.scaleb(places):,.0f}".replace(",", "") if places == 3 else ""
+        meant = f" or {amount.scaleb(places):.0f}" if places == 3 else ""
         raise InvalidSettlement(
             f"The pot is {pot[:60]!r}, with {places} decimals where the currency has {decimals}: "
             f"it may be {amount:.{decimals}f}{meant}. Write it with {decimals} decimals, and "
             "nothing between thousands."
         )
-
-
-def _is_modest(amount: Decimal) -> bool:
-    """Whether exact arithmetic with it ends soon: 1e99999999 is short, but has many digits."""
-    return amount.adjusted() < MOST_DIGITS and int(amount.as_tuple().exponent) > -2 * MOST_DIGITS
 
 
 def check_floor(floor: object, negative: str) -> str | None:
@@ -260,12 +258,6 @@ def rule_text(negative: str, cap: str | None) -> str:
     return CAPPED.format(times="" if Fraction(cap) == 1 else f"{cap} times ")
 
 
-def check_currency(currency: object) -> str:
-    if not isinstance(currency, str) or len(currency) > 12 or not currency.isprintable():
-        raise InvalidSettlement(f"currency is {currency!r}; it must be a short name, say 'EUR'.")
-    return currency
-
-
 def check_decimals(decimals: object, currency: str) -> int:
     if decimals is None:
         from babel.numbers import get_currency_precision
@@ -277,9 +269,10 @@ def check_decimals(decimals: object, currency: str) -> int:
     return int(decimals)
 
 
-def money(amount: Decimal) -> str:
+def money(amount: Decimal, currency: str = "") -> str:
     """An amount with thousands separated; its minus sign is a real one."""
-    return f"{amount:,f}".replace("-", "−")
+    number = f"{amount:,f}".replace("-", "−")
+    return f"{number} {currency}".rstrip()
 
 
 def harmless(text: str) -> str:
@@ -292,11 +285,12 @@ def harmless(text: str) -> str:
     >>> harmless("=1+1"), harmless(" ＠x"), harmless("a;=b"), harmless("A-Z, Ltd")
     ("'=1+1", "' ＠x", "a;'=b", 'A-Z, Ltd')
     """
-    cells = printable(text).split(";")
-    return ";".join(f"'{cell}" if _is_formula(cell) else cell for cell in cells)
+    return ";".join(
+        f"'{cell}" if _is_formula(cell) else cell for cell in printable(text).split(";")
+    )
 
 
 def _is_formula(cell: str) -> bool:
     """Whether it begins, behind spaces and quotes, as formulas and commands do, in any width."""
     bare = re.sub(r"^[\s\ufffd\"'`´‘’“”]+", "", cell)
-    return normalize("NFKC", bare[:1]) in (*"=+-@|%",)
+    return normalize("NFKC", bare[:1]) in tuple("=+-@|%")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import AnyDict, AnyMapping, FloatArray
 from dushapley.errors import InvalidCall, InvalidSettlement
 from dushapley.hashing import sha256, versions
 from dushapley.results.diagnosis import Diagnosis
@@ -32,7 +31,7 @@ from dushapley.settlement.money import (
     share_out,
     whole_weights,
 )
-from dushapley.settlement.stored import FORMAT, refuse_extreme, refuse_unreadable
+from dushapley.settlement.stored import BOUNDS, FORMAT, refuse_extreme, refuse_unreadable
 from dushapley.terminal import distinct_names, json_text, printable, table
 from dushapley.validation import spoken
 
@@ -85,15 +84,17 @@ class Settlement:
     payments: tuple[Decimal, ...]
     low: tuple[Decimal, ...] | None
     high: tuple[Decimal, ...] | None
-    record: Mapping[str, Any] = field(default_factory=dict)
+    record: AnyMapping = field(default_factory=dict)
     diagnosis: Diagnosis | None = None
     cap: str | None = None
 
     @property
-    def terms(self) -> dict[str, Any]:
+    def terms(self) -> AnyDict:
         """What is shared and how: what `settle` takes beside the valuation."""
-        names = ("pot", "currency", "negative", "floor", "cap", "decimals")
-        return {name: getattr(self, name) for name in names}
+        return {
+            name: getattr(self, name)
+            for name in ("pot", "currency", "negative", "floor", "cap", "decimals")
+        }
 
     @cached_property
     def by_size(self) -> tuple[Decimal, ...]:
@@ -109,26 +110,28 @@ class Settlement:
     @property
     def shares(self) -> tuple[float, ...]:
         """Each payment as a part of the pot; zeros where the pot is empty."""
-        return tuple(float(Fraction(p) / Fraction(self.pot or 1)) for p in self.payments)
+        pot = Fraction(self.pot or 1)
+        return tuple(float(Fraction(payment) / pot) for payment in self.payments)
 
     @property
     def interval_meaning(self) -> str:
         """What the intervals of the payments cover."""
-        if self.low is None and self.valuation.unknown:
-            return f"no interval: the error of the values is {self.valuation.interval_meaning}"
-        if self.low is None and self.valuation.total_errors is None:
+        meaning = self.valuation.interval_meaning
+        if self.low is not None:
+            return meaning
+        if self.valuation.unknown:
+            return f"no interval: the error of the values is {meaning}"
+        if self.valuation.total_errors is None:
             return "no interval: the values come without standard errors"
-        if self.low is None:
-            return "no interval: within its error, nothing at all may have been gained"
-        return self.valuation.interval_meaning
+        return "no interval: within its error, nothing at all may have been gained"
 
     @property
     def certainty(self) -> str:
         """How well the payments are known, in parts of themselves; "" where that is unknown."""
         if self.low is None or self.high is None:
             return ""
-        half_widths = [float(h - low) / 2 for low, h in zip(self.low, self.high, strict=True)]
-        parts = known_to([float(amount) for amount in self.payments], half_widths)
+        widths = [float(high - low) for low, high in zip(self.low, self.high, strict=True)]
+        parts = known_to([float(amount) for amount in self.payments], np.array(widths) / 2)
         return "" if parts is None else f"payments known to {certainty(parts)}"
 
     @property
@@ -151,11 +154,11 @@ class Settlement:
         due = _coins(self.valuation, self.pot, self.decimals, "charge", None, NO_CAP)
         paid = [coins_of(payment, self.decimals) for payment in self.payments]
         charged = [i for i, coins in enumerate(paid) if coins < 0]
-        most = min(charged, key=lambda i: (paid[i], i))
+        paid_in = [-paid[i] for i in charged]
+        most, name = max(paid_in), self.valuation.owners[paid.index(min(paid))]
         first = (
             f"The rule 'charge' has {len(charged)} of {len(paid)} owners pay in "
-            f"{self._told(-sum(paid[i] for i in charged))}; the most, "
-            f"{self.valuation.owners[most]!r}: {self._told(-paid[most])}."
+            f"{self._told(sum(paid_in))}; the most, {name!r}: {self._told(most)}."
         )
         missing = sum(paid[i] - due[i] for i in charged)
         if missing <= len(charged):  # coins that rounding leaves: nobody was spared anything
@@ -166,7 +169,7 @@ class Settlement:
         )
 
     def _told(self, coins: int) -> str:
-        return f"{money(amount_of(coins, self.decimals))} {self.currency}".rstrip()
+        return money(amount_of(coins, self.decimals), self.currency)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per owner, best paid first: owner, rows, value, payment, low, high, by_size."""
@@ -192,28 +195,26 @@ class Settlement:
         frame["owner"] = frame["owner"].map(harmless)
         return frame.to_csv(index=False, lineterminator="\n")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> AnyDict:
         """Plain JSON types, sealed by a hash of all the rest."""
-        body: dict[str, Any] = {
+        lines = []
+        for i, owner in enumerate(self.valuation.owners):
+            line = {"owner": owner, "payment": str(self.payments[i]), "low": None, "high": None}
+            if self.low and self.high:
+                line |= {"low": str(self.low[i]), "high": str(self.high[i])}
+            lines.append(line | {"by_size": str(self.by_size[i])})
+        limit = {} if self.cap in (None, NO_CAP) else {"cap": self.cap}  # as older files lack it
+        body: AnyDict = {
             "format": FORMAT,
             "pot": str(self.pot),
             "currency": self.currency,
             "decimals": self.decimals,
             "negative": self.negative,
             "floor": self.floor,
-            **({} if self.cap in (None, NO_CAP) else {"cap": self.cap}),  # as older files lack it
+            **limit,
             "rule": self.rule,
             "interval": self.interval_meaning,
-            "payments": [
-                {
-                    "owner": owner,
-                    "payment": str(self.payments[i]),
-                    "low": None if self.low is None else str(self.low[i]),
-                    "high": None if self.high is None else str(self.high[i]),
-                    "by_size": str(self.by_size[i]),
-                }
-                for i, owner in enumerate(self.valuation.owners)
-            ],
+            "payments": lines,
             "valuation": self.valuation.to_dict(),
             "record": dict(self.record),
         }
@@ -226,48 +227,47 @@ class Settlement:
         return json_text(self.to_dict()) + "\n"
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Settlement:
+    def from_dict(cls, data: AnyMapping) -> Settlement:
         """Read back what `to_dict` wrote; whether it is true is for `verify` to say."""
         refuse_unreadable(data)
-        lines = data["payments"]
-        bounds = {
-            name: None
-            if any(line[name] is None for line in lines)
-            else tuple(Decimal(line[name]) for line in lines)
-            for name in ("low", "high")
-        }
+        lines, negative = data["payments"], data["negative"]
+        low = high = diagnosis = None
+        if all(line["low"] is not None for line in lines):
+            low, high = (tuple(Decimal(line[end]) for line in lines) for end in BOUNDS)
+        if "diagnosis" in data:
+            diagnosis = Diagnosis.from_dict(data["diagnosis"])
         return cls(
             valuation=Valuation.from_dict(data["valuation"]),
             pot=Decimal(data["pot"]),
             currency=data["currency"],
             decimals=data["decimals"],
-            negative=data["negative"],
+            negative=negative,
             floor=data["floor"],
             payments=tuple(Decimal(line["payment"]) for line in lines),
+            low=low,
+            high=high,
             record=data["record"],
-            diagnosis=Diagnosis.from_dict(data["diagnosis"]) if "diagnosis" in data else None,
-            cap=data.get("cap", NO_CAP) if data["negative"] == "charge" else None,
-            **bounds,
+            diagnosis=diagnosis,
+            cap=data.get("cap", NO_CAP) if negative == "charge" else None,
         )
 
     def __repr__(self) -> str:
         """The payments, best first."""
-        head = f"Settlement of {money(self.pot)} {self.currency}".rstrip()
-        order = sorted(range(len(self.payments)), key=lambda i: (-self.payments[i], i))
+        order = sorted(range(len(self.payments)), key=lambda i: -self.payments[i])
         names = distinct_names([self.valuation.owners[i] for i in order], 40)
-        rows = [[name, money(self.payments[i])] for i, name in zip(order, names, strict=True)]
-        if self.low is not None and self.high is not None:
-            for row, i in zip(rows, order, strict=True):
+        rows = []
+        for i, name in zip(order, names, strict=True):
+            row = [name, money(self.payments[i])]
+            if self.low and self.high:
                 row += [money(self.low[i]), "to", money(self.high[i])]
-        return "\n".join(
-            [
-                printable(f"{head} among {len(order)} owners, rule {self.negative!r}"),
-                table((), rows),
-                f"  {self.rule}",
-                printable(f"  {', '.join(filter(None, [self.certainty, self.interval_meaning]))}"),
-                *(printable(f"  note: {note}") for note in self.notes),
-            ]
+            rows.append(row)
+        known = filter(None, [self.certainty, self.interval_meaning])
+        below = [self.rule, ", ".join(known), *(f"note: {note}" for note in self.notes)]
+        title = printable(
+            f"Settlement of {money(self.pot, self.currency)} among {len(order)} owners, "
+            f"rule {self.negative!r}"
         )
+        return "\n".join([title, table((), rows), *(printable(f"  {line}") for line in below)])
 
 
 @spoken
@@ -280,7 +280,7 @@ def settle(
     floor: str | float | None = None,
     cap: str | float | None = None,
     decimals: int | None = None,
-    record: Mapping[str, Any] | None = None,
+    record: AnyMapping | None = None,
     diagnosis: Diagnosis | None = None,
 ) -> Settlement:
     r"""Share a pot in proportion to the values, to the cent.
@@ -338,17 +338,18 @@ def settle(
             "This valuation was stopped early, so nobody could compute it again. Run the same "
             "again with its ledger to go on, then settle."
         )
-    extremes = {"values": valuation.values, "sizes": valuation.sizes}
-    refuse_extreme(extremes | {"errors": valuation.total_errors})
+    refuse_extreme("values", valuation.values)
+    refuse_extreme("sizes", valuation.sizes)
+    refuse_extreme("errors", valuation.total_errors)
     terms = agreed_terms(
         pot, currency=currency, negative=negative, floor=floor, cap=cap, decimals=decimals
     )
-    amount, places, part, limit = (terms[name] for name in ("pot", "decimals", "floor", "cap"))
-    coins = _coins(valuation, amount, places, negative, part, limit)
-    low, high = intervals(valuation, amount, places, negative, part, limit)
+    places = terms["decimals"]
+    rule = (valuation, terms["pot"], places, negative, terms["floor"], terms["cap"])
+    low, high = intervals(*rule)
     return Settlement(
         valuation=valuation,
-        payments=tuple(amount_of(c, places) for c in coins),
+        payments=tuple(amount_of(coins, places) for coins in _coins(*rule)),
         low=low,
         high=high,
         record={"versions": versions_here(), **(record or {})},
@@ -359,9 +360,7 @@ def settle(
 
 def coins_by_size(valuation: Valuation, coins: int) -> list[int]:
     """Whole coins divided by rows; equally where nobody has any."""
-    weights = whole_weights(valuation.sizes)
-    if sum(weights) == 0:
-        weights = [1] * len(weights)
+    weights = whole_weights(valuation.sizes if valuation.sizes.any() else np.ones(len(valuation)))
     return share_out(coins, weights, valuation.owners)
 
 
@@ -378,8 +377,7 @@ def _coins(
     weights = rule_weights(valuation.values, negative, floor, valuation.rounding)
     if cap in (None, NO_CAP):
         return share_out(coins, weights, owners)
-    limits = _limits(valuation, coins, cap)
-    return charge_out(coins, weights, limits, owners)
+    return charge_out(coins, weights, _limits(valuation, coins, cap), owners)
 
 
 def _limits(valuation: Valuation, coins: int, cap: str) -> list[int]:
@@ -405,16 +403,15 @@ def intervals(
     if usable.mean() < MIDDLE_95[1]:  # then no gain at all is plausible, and so is any payment
         return None, None
     shares = weights[usable] / totals[usable, None]
+    coins = coins_of(pot, decimals)
     if cap not in (None, NO_CAP):
-        coins = coins_of(pot, decimals)
         limits = np.array([float(Fraction(c, coins or 1)) for c in _limits(valuation, coins, cap)])
         shares = _limited(shares, limits)
     part = float(Fraction(floor or 0))
     shares = part / drawn.shape[1] + (1 - part) * shares
-    ends = np.quantile(shares, MIDDLE_95, axis=0)
     low, high = (
-        tuple(amount_of(round(float(share) * coins_of(pot, decimals)), decimals) for share in end)
-        for end in ends
+        tuple(amount_of(round(share * coins), decimals) for share in end)
+        for end in np.quantile(shares, MIDDLE_95, axis=0).tolist()
     )
     return low, high
 
@@ -424,10 +421,10 @@ def _limited(shares: FloatArray, limits: FloatArray) -> FloatArray:
     paid_in = np.minimum(np.maximum(-shares, 0), limits)
     gains = np.maximum(shares, 0)
     rest = (1 + paid_in.sum(axis=1)) / gains.sum(axis=1)
-    return np.asarray(gains * rest[:, None] - paid_in)
+    return gains * rest[:, None] - paid_in
 
 
-def seal(body: Mapping[str, Any]) -> str:
+def seal(body: AnyMapping) -> str:
     """Hash of a settlement's content: whoever changes a number breaks it."""
     rest = {name: item for name, item in body.items() if name != "seal"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dushapley.data.files import RECORDED
+from dushapley.arrays import AnyMapping, FloatArray
+from dushapley.data.files import RECORDED, PathLike
 from dushapley.errors import InvalidSettlement
 from dushapley.results.diagnosis import diagnosis_fault
 from dushapley.results.schema import (
@@ -104,7 +105,7 @@ KINDS = {
 """What else may have been meant, by its format."""
 
 
-def read_stored(path: str | os.PathLike[str]) -> Any:
+def read_stored(path: PathLike) -> Any:
     """The data of a settlement file; what is not one is told apart."""
     data = read_json(path, "settlement", "when the pot was shared", InvalidSettlement)
     refuse_unreadable(data, os.fspath(path))
@@ -122,15 +123,14 @@ def refuse_unreadable(data: object, name: str = "It") -> None:
             f"{name} is not a settlement of this version; it is {found or f'{shape} {stated}'}. It "
             f"must be the file that was written when a pot was shared, with the format {FORMAT!r}."
         )
-    fault = first(_faults(data))
-    if fault:
+    if fault := first(_faults(data)):
         raise InvalidSettlement(
             f"{name} cannot be read as a settlement: {fault}. Use the file as it was written, or "
             "settle again."
         )
 
 
-def _faults(data: Mapping[str, Any]) -> Iterator[str | None]:
+def _faults(data: AnyMapping) -> Iterator[str | None]:
     """What is wrong, field by field and then between fields, as far as anybody asks."""
     yield SETTLEMENT(data, "")
     lines, record = data["payments"], data["record"]
@@ -149,13 +149,11 @@ def _faults(data: Mapping[str, Any]) -> Iterator[str | None]:
         yield "some payments have an interval and others have none"
 
 
-def refuse_extreme(numbers: Mapping[str, Any]) -> None:
+def refuse_extreme(name: str, array: FloatArray | None) -> None:
     """Refuse values whose squares are infinite: no interval of any payment follows from them."""
-    import numpy as np
-
-    for name, array in numbers.items():
-        if array is not None and float(np.abs(array).max(initial=0.0)) > LARGEST:
-            raise InvalidSettlement(
-                f"{name} are as large as {float(np.abs(array).max()):.3g}; payments need numbers "
-                f"up to {LARGEST:g}. Divide the utility by a constant, and value again."
-            )
+    largest = 0.0 if array is None else abs(array).max(initial=0.0)
+    if largest > LARGEST:
+        raise InvalidSettlement(
+            f"{name} are as large as {largest:.3g}; payments need numbers up to {LARGEST:g}. "
+            "Divide the utility by a constant, and value again."
+        )

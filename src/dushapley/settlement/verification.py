@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray
-from dushapley.data.files import SourceFile
+from dushapley.arrays import AnyDict, AnyMapping, BoolArray
+from dushapley.data.files import PathLike, SourceFile
 from dushapley.data.findings import CODES
 from dushapley.engine.diagnosis import diagnose
 from dushapley.engine.plan import choose_plan
@@ -23,6 +23,7 @@ from dushapley.games import Game, as_game
 from dushapley.results.valuation import Valuation
 from dushapley.settlement.comparison import (
     TOLERANCE,
+    Slack,
     first_difference,
     rounding_of,
 )
@@ -42,12 +43,9 @@ AS_IT_WENT = {
     "n_trainings": "how many trainings the run took at the time",
 }
 """What of a valuation nobody can compute again, and what it says."""
-WORDS = ("notes",)
-"""What of a valuation is worded by the version of this library."""
 FOLDER_CODES = ("file-skipped", "owners-changed", "unreadable-file")
-OF_FILES = re.compile(
-    rf"\[({'|'.join([*FOLDER_CODES, *(name for name, code in CODES.items() if code.of_file)])})\]$"
-)
+FILE_CODES = [*FOLDER_CODES, *(name for name, code in CODES.items() if code.of_file)]
+OF_FILES = re.compile(rf"\[({'|'.join(FILE_CODES)})\]$")
 """Notes on how files were found and read, by their codes: other folders may give fewer."""
 ENDED = "the run was ended at {:,} evaluations, as recorded; its own test of when to is not"
 TERMS = "terms"
@@ -98,11 +96,11 @@ class Verdict:
 
 @spoken
 def verify(
-    settlement: Settlement | Mapping[str, Any] | str | os.PathLike[str],
+    settlement: Settlement | AnyMapping | PathLike,
     game: Any,
     *,
-    inputs: Iterable[Mapping[str, Any]] | None = None,
-    ledger: str | os.PathLike[str] | None = None,
+    inputs: Iterable[AnyMapping] | None = None,
+    ledger: PathLike | None = None,
     n_jobs: int = 1,
     most_evaluations: int | None = None,
 ) -> Verdict:
@@ -155,8 +153,8 @@ def verify(
 
 
 def verdict_on(
-    data: Mapping[str, Any],
-    inputs: Iterable[Mapping[str, Any]] | None,
+    data: AnyMapping,
+    inputs: Iterable[AnyMapping] | None,
     of_values: Callable[[], list[Finding]],
     of_record: Mapping[str, Finding | None] | None = None,
 ) -> Verdict:
@@ -165,21 +163,21 @@ def verdict_on(
     `of_record` holds what the caller found of entries of the record that are not known here, or
     None for those that `of_values` speaks of.
     """
-    stored = Settlement.from_dict(data)
+    stored, of_record = Settlement.from_dict(data), of_record or {}
     findings = [_seal(data), _arithmetic(data, stored), _inputs(stored, inputs), _versions(stored)]
-    findings += filter(None, (of_record or {}).values())
-    known = {"inputs", "versions", *(of_record or {})}
-    if rest := ", ".join(sorted(set(stored.record) - known)):
+    findings += filter(None, of_record.values())
+    if rest := ", ".join(sorted(set(stored.record) - {"inputs", "versions", *of_record})):
         findings.append(Finding("record", None, f"not looked at: {rest:.500}"))
     failed = [finding.name for finding in findings if finding.holds is False]
-    if not failed:
-        return Verdict((*findings, *of_values(), _terms(stored)))
-    why = f"{' and '.join(failed)} failed, so there is nothing to compute again"
-    left = [Finding(name, None, why) for name in ("game", "values", "notes")]
+    if failed:
+        why = f"{' and '.join(failed)} failed, so there is nothing to compute again"
+        left = [Finding(name, None, why) for name in ("game", "values", "notes")]
+    else:
+        left = of_values()
     return Verdict((*findings, *left, _terms(stored)))
 
 
-def offline_findings(data: Mapping[str, Any]) -> list[Finding]:
+def offline_findings(data: AnyMapping) -> list[Finding]:
     """What a file tells of itself, without its inputs: its seal, and payments that follow."""
     return [_seal(data), _arithmetic(data, Settlement.from_dict(data))]
 
@@ -187,14 +185,16 @@ def offline_findings(data: Mapping[str, Any]) -> list[Finding]:
 def _terms(stored: Settlement) -> Finding:
     """What was agreed, or ought to have been: no computation can say whether it is right."""
     v = stored.valuation
+    limits = {"floor": stored.floor, "cap": stored.cap}
+    chosen = {"budget": v.budget, "precision": v.precision, "seed": v.seed}
+    options = f" with {dict(v.options)}" if v.options else ""
     terms = [
-        f"{money(stored.pot)} {stored.currency}".rstrip(),
+        money(stored.pot, stored.currency),
         f"rule {stored.negative!r}",
-        *(f"with {name} {stored.terms[name]}" for name in ("floor", "cap") if stored.terms[name]),
-        f"method {v.method_asked!r}" + (f" with {dict(v.options)}" if v.options else ""),
-        *(f"{name} {getattr(v, name)}" for name in ("budget", "precision", "seed")
-          if getattr(v, name) is not None),
-    ]  # fmt: skip
+        *(f"with {name} {part}" for name, part in limits.items() if part),
+        f"method {v.method_asked!r}{options}",
+        *(f"{name} {number}" for name, number in chosen.items() if number is not None),
+    ]
     if (at := stopped_at(v)) is not None:
         terms.append(f"ended by a test of its own at {at:,} evaluations")
     if "learned" in v.details:
@@ -207,7 +207,7 @@ def _terms(stored: Settlement) -> Finding:
     )
 
 
-def as_stored(settlement: Settlement | Mapping[str, Any] | str | os.PathLike[str]) -> Any:
+def as_stored(settlement: Settlement | AnyMapping | PathLike) -> Any:
     """The settlement as plain data."""
     if isinstance(settlement, Settlement):
         return settlement.to_dict()
@@ -222,36 +222,40 @@ def as_stored(settlement: Settlement | Mapping[str, Any] | str | os.PathLike[str
     return read_stored(settlement)
 
 
-def file_hashes(files: Iterable[str | os.PathLike[str]], role: str = "owners") -> list[Any]:
+def file_hashes(files: Iterable[PathLike], role: str = "owners") -> list[Any]:
     """Name, role and SHA-256 of each file, for the record of a settlement."""
     return [SourceFile.read(file).record(role) for file in files]
 
 
-def _seal(data: Mapping[str, Any]) -> Finding:
+def _seal(data: AnyMapping) -> Finding:
     same = seal(data) == data.get("seal")
-    changed = "something in the file was changed after it was written"
-    return Finding("seal", same, "the file is as it was written" if same else changed)
+    return Finding(
+        "seal",
+        same,
+        "the file is as it was written"
+        if same
+        else "something in the file was changed after it was written",
+    )
 
 
-def _arithmetic(data: Mapping[str, Any], stored: Settlement) -> Finding:
+def _arithmetic(data: AnyMapping, stored: Settlement) -> Finding:
     """Whether payments follow from the values; the ends of intervals, but for rounding.
 
     They come from drawn values, where another machine may round the other way.
     """
+    v, terms = stored.valuation, stored.terms
     try:
-        again = settle(
-            stored.valuation, record=stored.record, diagnosis=stored.diagnosis, **stored.terms
-        ).to_dict()
+        again = settle(v, record=stored.record, diagnosis=stored.diagnosis, **terms).to_dict()
     except InvalidSettlement as error:
         return Finding("payments", False, str(error))
-    one, other = (_amounts(each) for each in (data, again))
-    slack, owners = _coin_slack(stored), stored.valuation.owners
-    difference = first_difference(one, other, slack=lambda _: slack, owners=owners)
+    difference = first_difference(
+        _amounts(data), _amounts(again), slack=_coin_slack(stored), owners=v.owners
+    )
     odd = difference and f"do not follow from the values: {difference}"
     return Finding("payments", not odd, odd or "follow from the values and add up to the pot")
 
 
-def _amounts(data: Mapping[str, Any]) -> dict[str, Any]:
+def _amounts(data: AnyMapping) -> AnyDict:
     """All of it but the seal, with the ends of intervals as amounts."""
     lines = [
         line | {name: line[name] and Decimal(line[name]) for name in BOUNDS}
@@ -260,15 +264,20 @@ def _amounts(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, "payments": lines, "seal": None}
 
 
-def _inputs(stored: Settlement, inputs: Iterable[Mapping[str, Any]] | None) -> Finding:
+def _inputs(stored: Settlement, inputs: Iterable[AnyMapping] | None) -> Finding:
     settled, now = _hashes(stored.record.get("inputs", ())), _hashes(inputs or ())
     for label in settled:
         if label not in now:
             return Finding("inputs", False, f"{label} is missing, but was part of the settlement")
         if now[label] != settled[label]:
-            short = [" and ".join(f"{one:.16}…" for one in all_[label]) for all_ in (now, settled)]
-            changed = f"its SHA-256 is {short[0]}, that of the settlement {short[1]}"
-            return Finding("inputs", False, f"{label} has changed: {changed}")
+            here, there = (
+                " and ".join(f"{one:.16}…" for one in all_[label]) for all_ in (now, settled)
+            )
+            return Finding(
+                "inputs",
+                False,
+                f"{label} has changed: its SHA-256 is {here}, that of the settlement {there}",
+            )
     extra = [label for label in now if label not in settled]
     if extra:
         return Finding("inputs", False, f"{extra[0]} is not an input of this settlement")
@@ -282,14 +291,14 @@ def _read_as(stored: Settlement) -> str:
     """How files were read by what the settlement says of them, not by what is found in them."""
     ways: dict[str, list[str]] = {}
     for entry in stored.record.get("inputs", ()):
-        if entry.get("read"):
-            way = ", ".join(f"{key} {item!r}" for key, item in sorted(entry["read"].items()))
+        if read := entry.get("read"):
+            way = ", ".join(f"{key} {item!r}" for key, item in sorted(read.items()))
             ways.setdefault(way, []).append(repr(entry["name"]))
     told = (f"; with {way}, as recorded: {', '.join(names)}" for way, names in ways.items())
     return f"{''.join(told):.2000}"
 
 
-def _hashes(entries: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+def _hashes(entries: Iterable[AnyMapping]) -> dict[str, list[str]]:
     """Hashes by file; files in different folders may have one name."""
     found: dict[str, list[str]] = {}
     for entry in entries:
@@ -297,26 +306,28 @@ def _hashes(entries: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
     return {label: sorted(hashes) for label, hashes in found.items()}
 
 
-def _label(entry: Mapping[str, Any]) -> str:
+def _label(entry: AnyMapping) -> str:
     kind = {"owners": "", "test": "test "}.get(entry["role"], f"{entry['role']!r} ")
     return f"{kind}file {entry['name']!r}"
 
 
 def value_findings(
-    data: Mapping[str, Any],
+    data: AnyMapping,
     game: Any,
     *,
-    ledger: str | os.PathLike[str] | None = None,
-    n_jobs: int = 1,
-    most_evaluations: int | None = None,
+    ledger: PathLike | None,
+    n_jobs: int,
+    most_evaluations: int | None,
 ) -> list[Finding]:
     """What takes the game: its fingerprint, and the values computed again."""
     stored = Valuation.from_dict(data["valuation"])
     played = as_game(game, len(stored.owners))
     content = _game(played.fingerprint, stored.fingerprint)
     if content.holds is False:
-        other = "this is another game"
-        return [content, Finding("values", None, other), Finding("notes", None, other)]
+        return [
+            content,
+            *(Finding(name, None, "this is another game") for name in ("values", "notes")),
+        ]
     refuse_endless(stored, played, most_evaluations)
     with Run(played, ledger=ledger, n_jobs=n_jobs, **asked(stored)) as run:
         again = run.pay()
@@ -324,16 +335,12 @@ def value_findings(
     how = f"{again.n_computed:,} evaluations computed again"
     if ledger is not None:
         how += f", {(again.n_distinct or 0) - again.n_computed:,} taken from the ledger on trust"
-    left = {*AS_IT_WENT, *WORDS, "version"}
-    one, other_one = (
-        {name: item for name, item in v.to_dict().items() if name not in left}
-        for v in (stored, again)
-    )
-    difference = first_difference(one, other_one, (), TOLERANCE, rounding_of(again), stored.owners)
+    # worded by the version of this library, or as it went at the time
+    one, two = (_without(v.to_dict(), "notes", "version", *AS_IT_WENT) for v in (stored, again))
+    difference = first_difference(one, two, (), TOLERANCE, rounding_of(again), stored.owners)
     difference = difference or _payments_move(Settlement.from_dict(data), again)
-    same = "to the last bit" if one == other_one else f"but for rounding, {TOLERANCE:g}"
-    reason = f"{difference or f'the same {same}'} ({how})"
-    values = Finding("values", difference is None, reason)
+    same = "to the last bit" if one == two else f"but for rounding, {TOLERANCE:g}"
+    values = Finding("values", difference is None, f"{difference or f'the same {same}'} ({how})")
     at = stopped_at(stored)
     ended = [] if at is None else [Finding("stop", None, ENDED.format(at))]
     # a note left out, which was to be read before paying, is as false as a number changed
@@ -341,7 +348,11 @@ def value_findings(
     return [content, values, notes, *ended, *why]
 
 
-def asked(stored: Valuation) -> dict[str, Any]:
+def _without(data: AnyMapping, *left: str) -> AnyDict:
+    return {name: item for name, item in data.items() if name not in left}
+
+
+def asked(stored: Valuation) -> AnyDict:
     """What the run was asked for."""
     return {
         "method": stored.method_asked,
@@ -369,8 +380,9 @@ def learned_pools(stored: Valuation) -> BoolArray | None:
         return None
     n = len(stored.owners)
     try:
-        packed = np.frombuffer(bytes.fromhex("".join(learned["members"])), dtype=np.uint8)
-        pools = packed.reshape(len(learned["members"]), -(-n // 8))
+        members = learned["members"]
+        packed = np.frombuffer(bytes.fromhex("".join(members)), dtype=np.uint8)
+        pools = packed.reshape(len(members), -(-n // 8))
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidSettlement(
             f"The pools that its run began with cannot be read ({error}). Use the settlement as "
@@ -379,12 +391,13 @@ def learned_pools(stored: Valuation) -> BoolArray | None:
     return np.unpackbits(pools, axis=1, count=n).astype(np.bool_)
 
 
-def refuse_endless(stored: Valuation, game: Game, most: int | None = None) -> int:
+def refuse_endless(stored: Valuation, game: Game, most: int | None) -> int:
     """Refuse more evaluations than were agreed to, before any is paid; how many it may take."""
     wanted, stated = asked(stored), stored.n_evaluations
     plan = choose_plan(game, wanted["method"], wanted["options"], stored.budget)
-    needed = plan.budget + (0 if wanted["known"] is None else len(wanted["known"]))
-    needed = needed if wanted["ends_at"] is None else min(needed, wanted["ends_at"])
+    known, end = wanted["known"], wanted["ends_at"]
+    needed = plan.budget + (0 if known is None else len(known))
+    needed = needed if end is None else min(needed, end)
     allowed = min(MOST_EVALUATIONS, max(UNUSED, 2 * stated)) if most is None else most
     if needed > allowed:
         raise InvalidSettlement(
@@ -395,7 +408,7 @@ def refuse_endless(stored: Valuation, game: Game, most: int | None = None) -> in
     return needed
 
 
-def _diagnosis(stored: Mapping[str, Any], run: Run, again: Valuation, valued: Valuation) -> Finding:
+def _diagnosis(stored: AnyMapping, run: Run, again: Valuation, valued: Valuation) -> Finding:
     """Whether the reasons are those that are measured again, number by number and word by word."""
     try:
         found = diagnose(run.game, again, ledger=run.paid, n_jobs=run.n_jobs).to_dict()
@@ -404,16 +417,22 @@ def _diagnosis(stored: Mapping[str, Any], run: Run, again: Valuation, valued: Va
     if stored["format"] != found["format"]:
         return Finding("diagnosis", None, f"measured as {stored['format']}, here {found['format']}")
     # values under other models are not computed again
-    one, other = ({k: v for k, v in d.items() if k != "alternatives"} for d in (stored, found))
-    slack = rounding_of(again, reasons=True)
-    difference = first_difference(one, other, (), TOLERANCE, slack, valued.owners)
+    one, other = (_without(reasons, "alternatives") for reasons in (stored, found))
+    difference = first_difference(
+        one, other, (), TOLERANCE, rounding_of(again, reasons=True), valued.owners
+    )
     if difference and valued.version != again.version:
-        words = f"by version {valued.version!r}, and this is {again.version!r}"
-        return Finding("diagnosis", None, f"measured {words}: {difference}")
-    untold = "; values under other models were not computed again" * bool(stored["alternatives"])
-    how = f"the same to {TOLERANCE:g}, by {found['trainings']:,} trainings{untold}"
-    same = None if stored["alternatives"] and difference is None else difference is None
-    return Finding("diagnosis", same, difference or how)
+        return Finding(
+            "diagnosis",
+            None,
+            f"measured by version {valued.version!r}, and this is {again.version!r}: {difference}",
+        )
+    if difference:
+        return Finding("diagnosis", False, difference)
+    how = f"the same to {TOLERANCE:g}, by {found['trainings']:,} trainings"
+    if stored["alternatives"]:
+        how += "; values under other models were not computed again"
+    return Finding("diagnosis", None if stored["alternatives"] else True, how)
 
 
 def _payments_move(stored: Settlement, again: Valuation) -> str | None:
@@ -422,14 +441,15 @@ def _payments_move(stored: Settlement, again: Valuation) -> str | None:
         paid = settle(again, **stored.terms).payments
     except InvalidSettlement as error:
         return str(error)
-    one, other = ({"payments": payments} for payments in (stored.payments, paid))
-    slack = _coin_slack(stored)
-    return first_difference(one, other, slack=lambda _: slack, owners=again.owners)
+    return first_difference(
+        stored.payments, paid, ("payments",), slack=_coin_slack(stored), owners=again.owners
+    )
 
 
-def _coin_slack(stored: Settlement) -> float:
+def _coin_slack(stored: Settlement) -> Slack:
     """By how much the rounding of another machine may move a payment."""
-    return float(max(stored.pot * Decimal("1e-6"), amount_of(1, stored.decimals)))
+    slack = float(max(stored.pot * Decimal("1e-6"), amount_of(1, stored.decimals)))
+    return lambda _: slack
 
 
 def same_notes(name: str, stored: Sequence[str], again: Sequence[str], version: str) -> Finding:
@@ -441,8 +461,12 @@ def same_notes(name: str, stored: Sequence[str], again: Sequence[str], version: 
         return " ".join(map(repr, notes)) or "nothing"
 
     if version != (here := versions_here()["dushapley"]):  # which words things in another way
-        older = f"they are of version {version!r}, and this is {here!r}"
-        return Finding(name, None, f"{older}: compare yourself. Here: {quoted(again)}")
+        return Finding(
+            name,
+            None,
+            f"they are of version {version!r}, and this is {here!r}: compare yourself. Here: "
+            f"{quoted(again)}",
+        )
     missing = [note for note in again if note not in stored]
     added = [note for note in stored if note not in again]
     if missing or not added or not all(map(OF_FILES.search, added)):  # none: one stands twice
@@ -452,8 +476,11 @@ def same_notes(name: str, stored: Sequence[str], again: Sequence[str], version: 
 
 def _game(now: str | None, settled: str | None) -> Finding:
     if now != settled:
-        unlike = "data, model, score or seed of the game differ from those of the settlement"
-        return Finding("game", False, unlike)
+        return Finding(
+            "game",
+            False,
+            "data, model, score or seed of the game differ from those of the settlement",
+        )
     if now is None:
         return Finding("game", None, "it is a bare function, whose content cannot be compared")
     return Finding("game", True, "data, model, score and seed are those of the settlement")
@@ -461,13 +488,18 @@ def _game(now: str | None, settled: str | None) -> Finding:
 
 def _versions(stored: Settlement) -> Finding:
     """Other versions are not a fault, but the first suspect where something differs."""
-    then, now = dict(stored.record.get("versions", {})), versions_here()
-    made_by = stored.valuation.version
-    if then.get("dushapley", made_by) != made_by:
-        two = f"the values are of {made_by!r}, the record of {then['dushapley']!r}"
-        return Finding("versions", False, f"two versions of dushapley are named: {two}")
-    then["dushapley"] = made_by
-    other = [f"{n} {then[n]} → {now.get(n, 'none')}" for n in then if then[n] != now.get(n)]
+    made_by, now = stored.valuation.version, versions_here()
+    then = dict(stored.record.get("versions", {}))
+    recorded = then.setdefault("dushapley", made_by)
+    if recorded != made_by:
+        return Finding(
+            "versions",
+            False,
+            f"two versions of dushapley are named: the values are of {made_by!r}, the record of "
+            f"{recorded!r}",
+        )
+    pairs = [(name, version, now.get(name, "none")) for name, version in then.items()]
+    other = [f"{name} {before} → {here}" for name, before, here in pairs if before != here]
     lost = [name for name in now if name not in then]
     told = [f"differ: {', '.join(other)}"] if other else []
     told += [f"not recorded, and here: {', '.join(lost)}"] if lost else []

@@ -6,8 +6,7 @@ is not is quoted before it is paid.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import AnyMapping, FloatArray
+from dushapley.data.files import PathLike
 from dushapley.engine.ledger import Ledger
 from dushapley.engine.plan import Probes
 from dushapley.engine.value import Run
@@ -43,6 +43,7 @@ from dushapley.validation import spoken
 if TYPE_CHECKING:
     import pandas as pd
 
+WORLDS = ("before", "after")
 VERBS = {Copy: "Copying", MoreRows: "Changing its rows", Merge: "Merging"}
 """Changes that an owner would make for its own good, so that one can say whether it pays."""
 
@@ -99,13 +100,14 @@ class WhatIf:
         """
         import pandas as pd
 
-        merged = self.change if isinstance(self.change, Merge) else None
-        joined = {merged.first: merged.name, merged.second: merged.name} if merged else {}
+        change, joined = self.change, {}
+        if isinstance(change, Merge):
+            joined = dict.fromkeys((change.first, change.second), change.name)
         names = [joined.get(name, name) for name in self.before.owners]
         order = list(dict.fromkeys([*self.after.owners, *names]))
         parts = [_membership(order, names), _membership(order, self.after.owners)]
         frame = pd.DataFrame({"owner": order})
-        for world, part in zip(("before", "after"), parts, strict=True):
+        for world, part in zip(WORLDS, parts, strict=True):
             sums = part @ getattr(self, world).values
             frame[world] = np.where(part.any(axis=1), sums, np.nan)
         frame["change"] = frame["after"].fillna(0) - frame["before"].fillna(0)
@@ -120,15 +122,16 @@ class WhatIf:
         return np.sqrt(sampling + training**2 + self._test_set_variance(before, after))
 
     def _test_set_variance(self, before: FloatArray, after: FloatArray) -> FloatArray:
-        unknown = np.full(len(before), np.nan)
+        none = np.zeros(len(before))
+        unknown = none + np.nan
         if not self.before.errors and not self.after.errors:  # there is no test set
-            return np.zeros(len(before))
+            return none
         first, second = self.influences
         if first is None or second is None or len(first) != len(second) or len(first) < 2:
             return unknown
         moved = second @ after.T - first @ before.T
-        if np.abs(moved).max() <= ALIKE * np.abs(first).max():
-            return np.zeros(len(before))  # both worlds ask the same pools
+        if abs(moved).max() <= ALIKE * abs(first).max():
+            return none  # both worlds ask the same pools
         joint = influence_error(moved)
         return unknown if joint is None else variances_of(joint)
 
@@ -140,18 +143,14 @@ class WhatIf:
         """The question, the two worlds side by side, what it cost, and these last sentences."""
         frame = self.to_frame()
         names = distinct_names(frame["owner"].tolist(), 32)
-        rows = [
-            [name, *("-" if np.isnan(x) else f"{x:.5g}" for x in pair)]
-            for name, pair in zip(
-                names, frame[["before", "after"]].to_numpy().tolist(), strict=True
-            )
-        ]
-        rows.append(["u(all)", *(f"{v.u_full:.5g}" for v in (self.before, self.after))])
+        columns = (map(_worth, frame[world]) for world in WORLDS)
+        rows = list(zip(names, *columns, strict=True))
+        rows.append(("u(all)", _worth(self.before.u_full), _worth(self.after.u_full)))
         lines = [
             printable(f"What if {self.change.told()}?"),
-            table(("owner", "before", "after"), rows),
+            table(("owner", *WORLDS), rows),
+            f"  {self.n_found:,} pools found, {self.after.n_computed:,} computed",
         ]
-        lines.append(f"  {self.n_found:,} pools found, {self.after.n_computed:,} computed")
         if self.scale != 1:
             lines.append(f"  measured with {self.scale:.0%} of everybody's rows in both worlds")
         return "\n".join([*lines, *(printable(f"  {sentence}") for sentence in verdict)])
@@ -169,21 +168,24 @@ class WhatIf:
         Values alone would not do: under a rule that pays nothing for a negative value, two owners
         may be paid less together than apart although their values add up to the same.
         """
-        if self.whose is None:
+        name = self.whose
+        if name is None:
             return []
-        amounts = [f"{money(amount)} {unit}".rstrip() for amount in (before, after)]
-        pays = f"{VERBS[type(self.change)]} {'pays' if after > before else 'does not pay'}"
-        first = f"{pays}: {self.whose!r} would be paid {amounts[1]} instead of {amounts[0]}."
+        paid, instead = money(after, unit), money(before, unit)
+        first = f"{self._pays(after > before)}: {name!r} would be paid {paid} instead of {instead}."
         if after == before:
-            first = f"It makes no difference to {self.whose!r}, who is paid {amounts[0]} in both."
-        row: Any = self.to_frame().set_index("owner").loc[self.whose]
-        unsure = np.isnan(row["std_error"]) or not is_clear(row["change"], row["std_error"])
-        if unsure:
+            first = f"It makes no difference to {name!r}, who is paid {paid} in both."
+        row: Any = self.to_frame().set_index("owner").loc[name]
+        change = row["change"]
+        if not is_clear(change, row["std_error"]):
             return [first, *(f"But in values: {sentence}" for sentence in self.verdict())]
-        if (row["change"] > 0) != (after > before):
+        if (change > 0) != (after > before):
             values = f"from {row['before']:.4g} to {row['after']:.4g}"
             return [first, f"Its value goes {values}, but the rule for negative values decides."]
         return [first]
+
+    def _pays(self, gains: bool) -> str:
+        return f"{VERBS[type(self.change)]} {'pays' if gains else 'does not pay'}"
 
     def verdict(self) -> list[str]:
         """What the answer means, where that can be said in a sentence."""
@@ -191,21 +193,20 @@ class WhatIf:
         if name is None:
             return []
         row: Any = self.to_frame().set_index("owner").loc[name]
-        if np.isnan(row["std_error"]):
+        change, error = row["change"], row["std_error"]
+        if np.isnan(error):
+            meaning, helps = "unknown: test set", MEASURES["test set"]
             blind = next((v for v in (self.after, self.before) if v.unknown), None)
-            meaning, helps = (
-                ("unknown: test set", MEASURES["test set"])
-                if blind is None
-                else (blind.interval_meaning, remedy(blind))
-            )
+            if blind is not None:
+                meaning, helps = blind.interval_meaning, remedy(blind)
             return [f"How sure the difference is, is {meaning}. {helps}"]
-        if not is_clear(row["change"], row["std_error"]):
+        if not is_clear(change, error):
             helps = SETTLES[self.after.errors.get("dominant") or "sampling"]
             return [f"The difference is within the error: {helps} may settle it."]
-        if abs(row["change"]) <= 1e-12 * abs(self.before.u_full - self.before.u_empty):
+        if abs(change) <= 1e-12 * abs(self.before.u_full - self.before.u_empty):
             return [f"It makes no difference to {name!r}."]
-        pays = f"{VERBS[type(self.change)]} {'pays' if row['change'] > 0 else 'does not pay'}"
-        return [f"{pays}: {name!r} goes from {row['before']:.4g} to {row['after']:.4g}."]
+        values = f"from {row['before']:.4g} to {row['after']:.4g}"
+        return [f"{self._pays(change > 0)}: {name!r} goes {values}."]
 
 
 @dataclass(frozen=True)
@@ -237,12 +238,12 @@ def what_if(
     change: Change,
     *,
     method: str = "auto",
-    options: Mapping[str, Any] | None = None,
+    options: AnyMapping | None = None,
     budget: int | None = None,
     precision: float | None = None,
     seed: int = 0,
     n_jobs: int = 1,
-    ledger: str | os.PathLike[str] | None = None,
+    ledger: PathLike | None = None,
 ) -> WhatIf:
     """Value a collaboration before and after a change.
 
@@ -268,10 +269,10 @@ def what_if(
     refuse_no_change(change)
     worlds = change.games(game)
     scale = change.scale(game) if isinstance(change, MoreRows) else 1.0
+    results: list[tuple[Valuation, FloatArray | None]] = []
     with TemporaryDirectory() as folder:
         if ledger is None and game.context is not None and not game.cheap:
             ledger = Path(folder) / "both-worlds.sqlite"  # so that they share what they pay
-        results: list[tuple[Valuation, FloatArray | None]] = []
         for world in worlds:
             with Run(
                 world,
@@ -309,6 +310,10 @@ def refuse_no_change(change: object) -> None:
         )
 
 
+def _worth(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.5g}"
+
+
 def _membership(names: Sequence[str], owners: Sequence[str]) -> FloatArray:
     """Which owners count to which name, shape (names, owners)."""
     return (np.array(names)[:, None] == np.array(owners)).astype(np.float64)
@@ -319,7 +324,7 @@ def _sampling_variances(valuation: Valuation, part: FloatArray) -> FloatArray:
     if valuation.covariance is None or valuation.std_errors is None:
         return part**2 @ sampling_variances(valuation)
     joint = with_errors(valuation.covariance, valuation.std_errors)
-    return np.asarray(np.diag(part @ joint @ part.T))
+    return np.diag(part @ joint @ part.T)
 
 
 @spoken
@@ -328,10 +333,10 @@ def quote_change(
     change: Change,
     *,
     method: str = "auto",
-    options: Mapping[str, Any] | None = None,
+    options: AnyMapping | None = None,
     budget: int | None = None,
     seed: int = 0,
-    ledger: str | os.PathLike[str] | None = None,
+    ledger: PathLike | None = None,
 ) -> Quote:
     """What a what-if would cost, both worlds together, without computing anything.
 
@@ -375,9 +380,10 @@ def _rehearse(run: Run, ledger: Ledger, known: dict[bytes, float], new: set[byte
     sure: int | None = None  # questions asked before the first unknown answer
     while (ask := talk.ask()) is not None:
         keys = game.keys(*game.check(ask.queries, ask.draws))
-        stored = ledger.read(list(dict.fromkeys(keys)))
+        different = dict.fromkeys(keys)
+        stored = ledger.read(list(different))
         known |= {key: o.value for key, o in stored.items() if o.failure is None}
-        missing = {key for key in keys if key not in known}
+        missing = different.keys() - known.keys()
         if missing and sure is None:
             sure = talk.n_asked - len(keys)
         new |= missing

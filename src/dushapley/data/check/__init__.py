@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Unpack
 
 from dushapley.data.check import columns, copies, populations, spelling
 from dushapley.data.check.collection import Findings
-from dushapley.data.check.survey import Survey
+from dushapley.data.check.survey import Survey, lacks_target
 from dushapley.data.files import PathLike, SourceFile, opened
-from dushapley.data.findings import Finding
+from dushapley.data.findings import FindingStream
 from dushapley.data.formats.objects import as_table
 from dushapley.data.intake import Intake, take_in, take_in_table
 from dushapley.data.reading import Keys, Reading
@@ -26,7 +26,7 @@ from dushapley.errors import InvalidOption
 
 __all__ = ["Findings", "accepted_tables", "check", "examine"]
 
-CHECKS: tuple[Callable[[Survey], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[Survey], FindingStream], ...] = (
     spelling.owner_spelling,
     columns.differing_columns,
     columns.no_rows,
@@ -158,6 +158,6 @@ def accepted_tables(intake: Intake, findings: Findings) -> Intake:
     if "no-rows" in findings.accepted:
         tables = {name: table for name, table in tables.items() if len(table)}
     if "missing-target" in findings.accepted:
-        tables = {n: t[~columns.lacks_target(t, target)] for n, t in tables.items()}
-        test = None if test is None else test[~columns.lacks_target(test, target)]
+        tables = {n: t[~lacks_target(t, target)] for n, t in tables.items()}
+        test = None if test is None else test[~lacks_target(test, target)]
     return replace(intake, tables=tables, test=test)

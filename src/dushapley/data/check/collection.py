@@ -141,8 +141,7 @@ class Findings(Sequence[Finding]):
         import pandas as pd
 
         names = ["severity", "code", "owner", "column", "row", "value", "message", "remedy"]
-        frame = pd.DataFrame([asdict(f) for f in self.found], columns=names)
-        return frame.astype({"row": "Int64"})
+        return pd.DataFrame([asdict(f) for f in self.found], columns=names).astype({"row": "Int64"})
 
     def told(self, findings: Sequence[Finding], what: str) -> str:
         """Findings of one severity as text."""
@@ -158,30 +157,26 @@ class Findings(Sequence[Finding]):
 
     def _repr_html_(self) -> str:
         """A table for notebooks: what stops a run first."""
+        if not self.found:
+            return "<p>Nothing odd was found.</p>"
         cells = [
             [one.code, one.severity, printable(one.message), printable(one.remedy or "")]
-            for one in self
+            for one in self.found
         ]
-        table = html_table(("code", "kind", "found", "resolved by"), cells)
-        return table if cells else "<p>Nothing odd was found.</p>"
+        return html_table(("code", "kind", "found", "resolved by"), cells)
 
     def __repr__(self) -> str:
         """Sizes, how files were read, and all findings, stops first."""
         names = {column for cells in self.cells.values() for column in cells} - {self.target}
-        owners = len(self.sizes) - (TEST in self.sizes)
-        tested = " and a test set" if TEST in self.sizes else ""
+        sizes, rows = self.sizes, sum(self.sizes.values())
+        who = f"{len(sizes) - 1} owners and a test set" if TEST in sizes else f"{len(sizes)} owners"
+        cells = [(short_name(name), f"{size:,}") for name, size in sizes.items()]
         lines = [
-            f"{owners} owners{tested}, {sum(self.sizes.values()):,} rows, {len(names)} columns and "
-            f"the target {self.target!r}",
-            table(
-                ("owner", "rows"),
-                [(short_name(name), f"{rows:,}") for name, rows in self.sizes.items()][
-                    :MOST_OWNERS
-                ],
-            ),
+            f"{who}, {rows:,} rows, {len(names)} columns and the target {self.target!r}",
+            table(("owner", "rows"), cells[:MOST_OWNERS]),
         ]
-        if len(self.sizes) > MOST_OWNERS:
-            lines.append(f"  ... {len(self.sizes) - MOST_OWNERS} more ...")
+        if len(sizes) > MOST_OWNERS:
+            lines.append(f"  ... {len(sizes) - MOST_OWNERS} more ...")
         if self.detected:
             read = [
                 (short_name(name), ", ".join(f"{key} {value!r}" for key, value in how.items()))
@@ -209,15 +204,16 @@ def as_keywords(text: str) -> str:
 
 def refuse_unknown(code: str) -> None:
     """Refuse to accept what is not a code, or what no run can go on with."""
-    if code not in CODES:
-        stops = [name for name, of in CODES.items() if of.acceptable]
+    known = CODES.get(code)
+    if known is None:
+        stops = [name for name, of in CODES.items() if of.severity == "stop" and not of.why_not]
         raise InvalidOption(
             f"There is no code {code!r} to accept.{suggestion(code, list(CODES))} Those that can "
             f"be: {', '.join(stops)}."
         )
-    if CODES[code].severity == "note":
+    if known.severity == "note":
         raise InvalidOption(f"{code} is a note, which stops nothing: leave it out of --accept.")
-    if not CODES[code].acceptable:
+    if known.why_not is not None:
         raise InvalidOption(
-            f"{code} cannot be accepted: {CODES[code].why_not}. Resolve it as its message says."
+            f"{code} cannot be accepted: {known.why_not}. Resolve it as its message says."
         )

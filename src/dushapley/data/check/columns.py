@@ -3,179 +3,161 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from shlex import quote
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dushapley.arrays import Array, FloatArray
 from dushapley.data.check.spelling import plain, positive_option
-from dushapley.data.check.survey import Survey, row_of, shown, whose
-from dushapley.data.findings import Finding
-from dushapley.data.intake import TEST, folded
-from dushapley.data.tables import listed
+from dushapley.data.check.survey import Survey, first_row, lacks_target, shown
+from dushapley.data.findings import Finding, FindingStream
+from dushapley.data.intake import TEST, folded, whose
+from dushapley.data.tables import MANY, listed
 from dushapley.validation import suggestion
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FEW_ROWS = 50
 """Rows of all owners below which unique entries or a perfect rule may be chance."""
-WORDS = {"number": "numbers", "date": "dates", "text": "text"}
 BY_CHANCE = 1e-5
 """Chance below which a pattern is not put down to it."""
 PURE = 0.999
 """Part of the rows, or correlation, from which one column gives the target away."""
 
 
-def differing_columns(survey: Survey) -> Iterator[Finding]:
+def differing_columns(survey: Survey) -> FindingStream:
     """Columns that some owners have and others lack; the target among them."""
-    holders = Counter(c for table in survey.tables.values() for c in table.columns)
-    total = len(survey.tables)
+    target, total = survey.target, len(survey.tables)
+    holders = Counter(name for table in survey.tables.values() for name in table.columns)
+    usual = [column for column, count in holders.items() if 2 * count >= total]
     for name, table in survey.tables.items():
-        lacking = [c for c, n in holders.items() if c not in table.columns and 2 * n >= total]
-        extra = [c for c in table.columns if 2 * holders[c] < total]
-        for column in lacking:
-            twin = next((c for c in extra if folded(str(c)) == folded(str(column))), None)
-            spelt = f" It has {twin!r}: rename that column." if twin is not None else ""
-            others = f"which {holders[column]} of {total} owners have"
-            yield _differing("lacks", name, str(column), f"{others}.{spelt}", survey.target)
+        extra = [column for column in table.columns if 2 * holders[column] < total]
+        for column in usual:
+            if column not in table.columns:
+                others = f"which {holders[column]} of {total} owners have."
+                twin = next((other for other in extra if folded(other) == folded(column)), None)
+                if twin is not None:
+                    others += f" It has {twin!r}: rename that column."
+                yield _differing("lacks", name, column, others, target)
         for column in extra:
-            others = f"which {total - holders[column]} of {total} owners lack"
-            yield _differing("has", name, str(column), f"{others}.", survey.target)
-    if holders and survey.target not in holders:
-        names = [str(column) for column in holders]
+            others = f"which {total - holders[column]} of {total} owners lack."
+            yield _differing("has", name, column, others, target)
+    if holders and target not in holders:
+        names = list(holders)
+        hint = suggestion(target, names)
         yield Finding(
             "lacking-column",
             "stop",
-            f"There is no target column {survey.target!r}.{suggestion(survey.target, names)} "
-            f"Columns: {listed(names)}.",
-            column=survey.target,
+            f"There is no target column {target!r}.{hint} Columns: {listed(names)}.",
+            column=target,
             remedy="--target NAME",
         )
-    yield from _test_columns(survey, [c for c, n in holders.items() if 2 * n >= total])
+    yield from _test_columns(survey, usual)
 
 
 def _differing(verb: str, name: str, column: str, others: str, target: str) -> Finding:
     remedy = "--read common-columns=true"
     if column == target:
         remedy = "that column in the file, under this name"
-    return Finding(
-        "lacking-column" if verb == "lacks" else "extra-column",
-        "stop",
-        f"Owner {name!r} {verb} the column {column!r}, {others}",
-        owner=name,
-        column=column,
-        remedy=remedy,
-    )
+    code = "lacking-column" if verb == "lacks" else "extra-column"
+    message = f"Owner {name!r} {verb} the column {column!r}, {others}"
+    return Finding(code, "stop", message, name, column, remedy=remedy)
 
 
-def _test_columns(survey: Survey, usual: list[str]) -> Iterator[Finding]:
+def _test_columns(survey: Survey, usual: list[str]) -> FindingStream:
     if survey.test is None:
         return
+    tested = survey.test.columns
     for column in usual:
-        if column not in survey.test.columns:
-            yield Finding(
-                "lacking-column",
-                "stop",
-                f"The test set lacks the column {column!r}, which the owners have.",
-                owner=TEST,
-                column=column,
-                remedy="that column in the test file"
-                if column == survey.target
-                else f"--read drop={column}",
-            )
-    extra = [c for c in survey.test.columns if c not in usual]
-    if extra and not any(c in table.columns for c in extra for table in survey.tables.values()):
-        yield Finding(
-            "test-columns",
-            "note",
-            f"The test set has {listed(extra)} in addition, which no owner has and no model sees.",
-            owner=TEST,
-            column=extra[0] if len(extra) == 1 else None,
+        if column not in tested:
+            remedy = f"--read drop={column}"
+            if column == survey.target:
+                remedy = "that column in the test file"
+            message = f"The test set lacks the column {column!r}, which the owners have."
+            yield Finding("lacking-column", "stop", message, TEST, column, remedy=remedy)
+    extra = [column for column in tested if column not in usual]
+    known = {column for table in survey.tables.values() for column in table.columns}
+    if extra and known.isdisjoint(extra):
+        message = (
+            f"The test set has {listed(extra)} in addition, which no owner has and no model sees."
         )
+        yield Finding("test-columns", "note", message, TEST, only(extra))
 
 
-def mixed_types(survey: Survey) -> Iterator[Finding]:
+def only(things: Sequence[str]) -> str | None:
+    """The single one, if it is one."""
+    return things[0] if len(things) == 1 else None
+
+
+def mixed_types(survey: Survey) -> FindingStream:
     """Columns that hold numbers for one and text or dates for another."""
     for column in [*survey.columns, survey.target]:
         held = {name: of.get(column, "nothing") for name, of in survey.kinds.items()}
-        known = Counter(held[name] for name in survey.names if held[name] != "nothing")
-        if not known:
+        kinds = Counter(held[name] for name in survey.names)
+        kinds.pop("nothing", None)
+        if not kinds:
             continue
-        usual = known.most_common(1)[0][0]
-        for name in [name for name in survey.holders if name in held]:
-            kind = held[name]
+        usual = kinds.most_common(1)[0][0]
+        for name in survey.holders:
+            kind = held.get(name, "nothing")
             if kind not in (usual, "nothing"):
                 yield _mixed(survey, name, column, kind, usual)
 
 
 def _mixed(survey: Survey, name: str, column: str, kind: str, usual: str) -> Finding:
     table = survey.everybody[name]
-    position = _first_strange(table[column].to_numpy(dtype=object), usual)
-    row, value = row_of(table, position), str(table[column].iloc[position])
-    remedy = f"--read drop={quote(column)}, or write {WORDS[usual]} only, without units"
-    if usual == "number" and not value.isalnum() and not any(c.isdigit() for c in value):
+    strange = _strange(table[column].to_numpy(dtype=object), usual)
+    row, value = first_row(table, strange), str(table[column].iloc[np.argmax(strange)])
+    wanted = MANY[usual]
+    remedy = f"--read drop={quote(column)}, or write {wanted} only, without units"
+    if usual == "number" and not value.isalnum() and not any(map(str.isdigit, value)):
         remedy = f"--read missing={quote(value)}"
     elif column == survey.target:
-        tables = [t for t in survey.everybody.values() if survey.target in t.columns]
-        labels = [t[survey.target].dropna().unique()[:50] for t in tables]
+        targets = [own[column] for own in survey.everybody.values() if column in own.columns]
+        labels = [target.dropna().unique()[:50] for target in targets]
         remedy = positive_option([[plain(label) for label in own] for own in labels])
-    return Finding(
-        "mixed-types",
-        "stop",
-        f"{whose(name)} has {WORDS[kind]} in {column!r} ({value!r} in row {row}), others have "
-        f"{WORDS[usual]}.",
-        owner=name,
-        column=column,
-        row=row,
-        value=value,
-        remedy=remedy,
+    message = (
+        f"{whose(name)} has {MANY[kind]} in {column!r} ({value!r} in row {row}), others have "
+        f"{wanted}."
     )
+    return Finding("mixed-types", "stop", message, name, column, row, value, remedy)
 
 
-def _first_strange(cells: Array, usual: str) -> int:
-    """Position of the first entry that cannot be of the usual kind."""
+def _strange(cells: Array, usual: str) -> Array:
+    """Which entries cannot be of the usual kind."""
     import pandas as pd
 
-    strange = pd.notna(cells)
-    if usual == "number":
-        strange &= pd.isna(pd.to_numeric(pd.Series(cells), errors="coerce")).to_numpy()
-    return int(np.argmax(strange))
+    present = pd.notna(cells)
+    if usual != "number":
+        return present
+    return present & pd.isna(pd.to_numeric(pd.Series(cells), errors="coerce")).to_numpy()
 
 
-def missing_targets(survey: Survey) -> Iterator[Finding]:
+def missing_targets(survey: Survey) -> FindingStream:
     """Rows without a target: nothing can be learnt from them, or tested on them."""
-    held = {name: t for name, t in survey.everybody.items() if survey.target in t.columns}
-    for name, table in held.items():
-        gone = np.flatnonzero(lacks_target(table, survey.target))
-        if len(gone):
-            row = row_of(table, int(gone[0]))
+    target = survey.target
+    for name, table in survey.everybody.items():
+        if target not in table.columns:
+            continue
+        gone = lacks_target(table, target)
+        if gone.any():
+            row = first_row(table, gone)
+            message = (
+                f"{whose(name)} has no finite target in {gone.sum():,} of {len(table):,} rows of "
+                f"{target!r}, the first in row {row}. Fill them in; if accepted, these rows are "
+                "left out."
+            )
             yield Finding(
                 "missing-target",
                 "stop",
-                f"{whose(name)} has no finite target in {len(gone):,} of {len(table):,} rows of "
-                f"{survey.target!r}, the first in row {row}. Fill them in; if accepted, these rows "
-                "are left out.",
-                owner=name,
-                column=survey.target,
-                row=row,
+                message,
+                name,
+                target,
+                row,
                 remedy="--accept missing-target",
             )
 
 
-def lacks_target(table: pd.DataFrame, target: str) -> Array:
-    """Which rows have no target, or an infinite one."""
-    import pandas as pd
-
-    gone = table[target].isna().to_numpy(dtype=bool)
-    if pd.api.types.is_float_dtype(table[target].dtype):
-        gone = gone | np.isinf(table[target].to_numpy(dtype=np.float64, na_value=np.nan))
-    return np.asarray(gone)
-
-
-def no_rows(survey: Survey) -> Iterator[Finding]:
+def no_rows(survey: Survey) -> FindingStream:
     """Tables of column names only."""
     for name, table in survey.tables.items():
         if not len(table):
@@ -183,70 +165,73 @@ def no_rows(survey: Survey) -> Iterator[Finding]:
                 "no-rows",
                 "stop",
                 f"Owner {name!r} has names of columns but no rows. If accepted, it is left out.",
-                owner=name,
+                name,
                 remedy="--accept no-rows",
             )
 
 
-def constant_columns(survey: Survey) -> Iterator[Finding]:
+def constant_columns(survey: Survey) -> FindingStream:
     """Columns of one value: for everybody, or for one owner where chance would not have it."""
     everywhere = []
     low = np.stack([np.fmin.reduce(of, axis=0) for of in survey.blocks])
     high = np.stack([np.fmax.reduce(of, axis=0) for of in survey.blocks])
-    for column in [c for c in survey.columns if survey.kind(c) in ("number", "text", "nothing")]:
+    for column in survey.columns:
         if column in survey.numbers:
             k = survey.numbers.index(column)
-            empty = np.isnan(low[:, k])
-            single, values = (low[:, k] == high[:, k]) | empty, np.unique(low[~empty, k])
-        else:
+            least = low[:, k]
+            empty = np.isnan(least)
+            single, values = (least == high[:, k]) | empty, np.unique(least[~empty])
+        elif survey.kind(column) in ("text", "nothing"):
             counts = survey.counts(column)[1][:, : len(survey.names)] > 0
             single, values = counts.sum(axis=0) <= 1, np.flatnonzero(counts.any(axis=1))
+        else:
+            continue
         if single.all() and len(values) <= 1:
             everywhere.append(column)
         elif not single.all():
             for j in np.flatnonzero(single):
                 yield from _constant_for(survey, int(j), column)
     if everywhere:
+        what, holds = ("columns", "hold") if len(everywhere) > 1 else ("column", "holds")
+        message = (
+            f"The {what} {listed(everywhere)} {holds} one value or none for all owners, from which "
+            "nothing can be learnt."
+        )
         yield Finding(
             "constant-column",
             "note",
-            f"{'The column' if len(everywhere) == 1 else 'The columns'} {listed(everywhere)} "
-            f"{'holds' if len(everywhere) == 1 else 'hold'} one value or none for all owners, from "
-            "which nothing can be learnt.",
-            column=everywhere[0] if len(everywhere) == 1 else None,
+            message,
+            None,
+            only(everywhere),
             remedy=f"--read drop={','.join(everywhere)}",
         )
 
 
-def _constant_for(survey: Survey, j: int, column: str) -> Iterator[Finding]:
+def _constant_for(survey: Survey, j: int, column: str) -> FindingStream:
     """Tell it if so many rows of one value are a surprise, given how common it is elsewhere."""
-    own = survey.tables[survey.names[j]][column]
-    if own.isna().all():
+    columns = [table[column] for table in survey.own]
+    cells = columns.pop(j).dropna()
+    if not len(cells):
         return  # told as missing values
-    value, present = own.dropna().iloc[0], int(own.notna().sum())
-    others = [survey.tables[name][column] for k, name in enumerate(survey.names) if k != j]
-    equal = sum(int((of == value).sum()) for of in others)
-    share = (equal + 1) / (sum(len(of) for of in others) + 2)
-    if present * np.log(share) < np.log(BY_CHANCE):
-        yield Finding(
-            "constant-column",
-            "note",
-            f"Owner {survey.names[j]!r} has {shown(value)} in all {present:,} rows of {column!r}; "
-            f"of the others' rows {share:.0%} have it.",
-            owner=survey.names[j],
-            column=column,
-            value=shown(value),
+    value = cells.iloc[0]
+    equal = sum(int((others == value).sum()) for others in columns)
+    share = (equal + 1) / (sum(map(len, columns)) + 2)
+    if len(cells) * np.log(share) < np.log(BY_CHANCE):
+        name, entry = survey.names[j], shown(value)
+        message = (
+            f"Owner {name!r} has {entry} in all {len(cells):,} rows of {column!r}; of the others' "
+            f"rows {share:.0%} have it."
         )
+        yield Finding("constant-column", "note", message, name, column, value=entry)
 
 
-def id_columns(survey: Survey) -> Iterator[Finding]:
+def id_columns(survey: Survey) -> FindingStream:
     """Whole numbers or text, different in every row: they name rows instead of describing them."""
     if survey.sizes.sum() < FEW_ROWS:
         return
-    for position, column in enumerate(survey.numbers):
-        sampled = survey.sample[:, position]
-        if not np.isnan(sampled).any() and (sampled % 1 == 0).all():
-            parts = [of[:, position] for of in survey.blocks]
+    for column, sampled in zip(survey.numbers, survey.sample.T, strict=False):
+        if (sampled % 1 == 0).all():
+            parts = survey.parts(column)
             if _unique(survey, parts):
                 yield _id(column, "whole numbers", f"{parts[0][0]:.0f}")
     for column in survey.texts:
@@ -257,54 +242,42 @@ def id_columns(survey: Survey) -> Iterator[Finding]:
 
 def _unique(survey: Survey, parts: Sequence[Array]) -> bool:
     """Whether no owner has an entry twice; most columns end at the sample."""
-    sampled = (of[rows] for of, rows in zip(parts, survey.picked, strict=True))
-    return all(len(np.unique(of)) == len(of) for of in sampled) and all(
-        len(np.unique(of)) == len(of) for of in parts
-    )
+    return all(len(np.unique(part)) == len(part) for part in [*survey.sampled(parts), *parts])
 
 
 def _id(column: str, what: str, example: str) -> Finding:
-    return Finding(
-        "id-column",
-        "note",
+    message = (
         f"The {what} in {column!r} are different in every row of every owner ({example}, say): "
-        "they seem to name rows, from which nothing can be learnt.",
-        column=column,
-        value=example,
-        remedy=f"--read drop={column}",
+        "they seem to name rows, from which nothing can be learnt."
+    )
+    return Finding(
+        "id-column", "note", message, None, column, value=example, remedy=f"--read drop={column}"
     )
 
 
-def giveaway_columns(survey: Survey) -> Iterator[Finding]:
+def giveaway_columns(survey: Survey) -> FindingStream:
     """Features that tell the target all by themselves: often written down after the fact."""
-    if survey.sizes.sum() < FEW_ROWS or survey.kind(survey.target) not in ("number", "text"):
+    if survey.sizes.sum() < FEW_ROWS or survey.target_kind not in ("number", "text"):
         return
-    goals = survey.goals
-    told = [
-        (column, strength)
-        for position, column in enumerate(survey.numbers)
-        if (strength := _told_by_numbers(survey, survey.sample[:, position], goals)) >= PURE
-    ]
+    numbers = zip(survey.numbers, survey.sample.T, strict=False)
+    told = {column: _told_by_numbers(survey, values) for column, values in numbers}
     if survey.classes:
-        texts = [(column, _told_by_text(survey, column)) for column in survey.texts]
-        told += [(column, strength) for column, strength in texts if strength >= PURE]
-    for column, strength in told:
-        how = (
-            f"tells the class of {strength:.2%} of the rows by itself"
-            if survey.classes
-            else f"has a correlation of {strength:.5f} with it"
-        )
+        told |= {column: _told_by_text(survey, column) for column in survey.texts}
+    for column, strength in told.items():
+        if strength < PURE:
+            continue
+        how = f"has a correlation of {strength:.5f} with it"
+        if survey.classes:
+            how = f"tells the class of {strength:.2%} of the rows by itself"
+        message = f"The column {column!r} gives away the target {survey.target!r}: it {how}."
         yield Finding(
-            "giveaway-column",
-            "note",
-            f"The column {column!r} gives away the target {survey.target!r}: it {how}.",
-            column=column,
-            remedy=f"--read drop={column}",
+            "giveaway-column", "note", message, None, column, remedy=f"--read drop={column}"
         )
 
 
-def _told_by_numbers(survey: Survey, values: FloatArray, goals: FloatArray) -> float:
+def _told_by_numbers(survey: Survey, values: FloatArray) -> float:
     """How much one column of numbers says of the target: correlation, or best rule by intervals."""
+    goals = survey.goals
     known = np.isfinite(values) & np.isfinite(goals[:, 0])
     values, goals = values[known], goals[known]
     if len(values) < FEW_ROWS or (values == values[0]).all():
@@ -312,43 +285,44 @@ def _told_by_numbers(survey: Survey, values: FloatArray, goals: FloatArray) -> f
     if not survey.classes:
         pair = np.corrcoef(values, goals[:, 0])
         return float(abs(pair[0, 1])) if np.isfinite(pair).all() else 0.0
-    rare = min(min(goal.sum(), len(goal) - goal.sum()) for goal in goals.T)
+    if _rarest(goals) < 5:
+        return 0.0
     order = np.argsort(values, kind="stable")
     labels = goals[order] @ np.arange(1.0, goals.shape[1] + 1)
-    changes = int((labels[1:] != labels[:-1]).sum()) - (len(survey.classes) - 1)
-    return 0.0 if rare < 5 else 1 - max(changes, 0) / len(values)
+    changes = int((labels[1:] != labels[:-1]).sum())
+    return 1 - max(changes - len(survey.classes) - 1, 0) / len(values)
+
+
+def _rarest(goals: FloatArray) -> float:
+    """Rows of the class, or of all but one, that has the fewest."""
+    rows = goals.sum(axis=0)
+    return float(np.minimum(rows, len(goals) - rows).min())
 
 
 def _told_by_text(survey: Survey, column: str) -> float:
     """Part of the sampled rows whose class is the usual one of their category."""
-    _, codes = survey.coded(column)
-    sampled = [of[rows] for of, rows in zip(codes, survey.picked, strict=False)]
-    kinds = np.concatenate(sampled) + 1
+    kinds = np.concatenate(survey.sampled(survey.coded(column)[1])) + 1
     different = len(np.unique(kinds))
     goals = survey.goals
-    rare = min(min(goal.sum(), len(goal) - goal.sum()) for goal in goals.T)
-    if different > len(kinds) / 10 or different < 2 or rare < 5:
+    if different > len(kinds) / 10 or different < 2 or _rarest(goals) < 5:
         return 0.0
     parts = goals if goals.shape[1] > 1 else np.column_stack([goals, 1 - goals])
     counts = np.stack([np.bincount(kinds, part) for part in parts.T])
     return float(counts.max(axis=0).sum() / len(kinds))
 
 
-def missing_values(survey: Survey) -> Iterator[Finding]:
+def missing_values(survey: Survey) -> FindingStream:
     """Owners with far more missing values in a column than the others."""
+    n = survey.sizes
     for column, gone in zip(survey.columns, survey.missing.T, strict=True):
-        if not gone.any():
-            continue
-        n = survey.sizes
         others = (gone.sum() - gone) / np.maximum(n.sum() - n, 1)
         rate = gone / n
         spread = np.sqrt(np.maximum(others * (1 - others), 1 / n.sum()) / n)
-        for j in np.flatnonzero((rate - others > 0.2) & (rate - others > 5 * spread)):
-            yield Finding(
-                "missing-values",
-                "note",
-                f"Owner {survey.names[j]!r} has no value in {gone[j]:,} of {n[j]:,} rows of "
-                f"{column!r} ({rate[j]:.0%}; the others: {others[j]:.1%}).",
-                owner=survey.names[j],
-                column=column,
+        more = rate - others
+        for j in np.flatnonzero((more > 0.2) & (more > 5 * spread)):
+            name = survey.names[j]
+            message = (
+                f"Owner {name!r} has no value in {gone[j]:,} of {n[j]:,} rows of {column!r} "
+                f"({rate[j]:.0%}; the others: {others[j]:.1%})."
             )
+            yield Finding("missing-values", "note", message, name, column)

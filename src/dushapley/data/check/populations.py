@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
 from dushapley.arrays import Array, FloatArray
-from dushapley.data.check.columns import BY_CHANCE
+from dushapley.data.check.columns import BY_CHANCE, only
 from dushapley.data.check.spelling import foreign_owners
-from dushapley.data.check.survey import Survey, block, row_of, whose
-from dushapley.data.findings import Finding
-from dushapley.data.intake import folded
+from dushapley.data.check.survey import Survey, block, first_row
+from dushapley.data.findings import Finding, FindingStream
+from dushapley.data.intake import folded, whose
+from dushapley.data.tables import enumerated
 
 SMALL = 10
 """Rows below which an owner is called small."""
@@ -42,77 +44,68 @@ MOST_PEELED = 6
 """Numbers of one column that are told."""
 
 
-def small_owners(survey: Survey) -> Iterator[Finding]:
+def small_owners(survey: Survey) -> FindingStream:
     """Owners with few rows, whose values rest on little."""
-    small = [j for j in range(len(survey.names)) if survey.sizes[j] < SMALL]
-    if not small:
-        return
-    some = ", ".join(f"{survey.names[j]!r} ({survey.sizes[j]})" for j in small[:6])
-    more = f" and {len(small) - 6} more" if len(small) > 6 else ""
-    yield Finding(
-        "few-rows",
-        "note",
-        f"Owners with fewer than {SMALL} rows: {some}{more}; the median owner has "
-        f"{int(np.median(survey.sizes)):,}.",
-        owner=survey.names[small[0]] if len(small) == 1 else None,
-    )
+    sizes = dict(zip(survey.names, survey.sizes, strict=True))
+    small = {name: size for name, size in sizes.items() if size < SMALL}
+    if small:
+        some = enumerated([f"{name!r} ({size})" for name, size in small.items()])
+        median = int(np.median(survey.sizes))
+        message = f"Owners with fewer than {SMALL} rows: {some}; the median owner has {median:,}."
+        yield Finding("few-rows", "note", message, only(list(small)))
 
 
-def one_class(survey: Survey) -> Iterator[Finding]:
+def one_class(survey: Survey) -> FindingStream:
     """Owners whose rows all have one label, where chance would not have it."""
     if len(survey.classes) < 2:
         return
-    labels, counts = survey.counts(survey.target)
+    target = survey.target
+    labels, counts = survey.counts(target)
     counts = counts[:, : len(survey.names)]
-    share = counts.sum(axis=1) / counts.sum()
+    shares = counts.sum(axis=1) / counts.sum()
     for j in np.flatnonzero((counts > 0).sum(axis=0) == 1):
         k = int(counts[:, j].argmax())
-        if counts[k, j] * np.log(share[k]) < np.log(BY_CHANCE):
-            yield Finding(
-                "one-class",
-                "note",
-                f"All {counts[k, j]:,} rows of owner {survey.names[j]!r} have the label "
-                f"{labels[k]!r} in {survey.target!r}; of all rows {share[k]:.0%} have it.",
-                owner=survey.names[j],
-                column=survey.target,
-                value=str(labels[k]),
+        rows, share, label = counts[k, j], shares[k], labels[k]
+        if rows * np.log(share) < np.log(BY_CHANCE):
+            name = survey.names[j]
+            message = (
+                f"All {rows:,} rows of owner {name!r} have the label {label!r} in {target!r}; of "
+                f"all rows {share:.0%} have it."
             )
+            yield Finding("one-class", "note", message, name, target, value=str(label))
 
 
-def own_categories(survey: Survey) -> Iterator[Finding]:
+def own_categories(survey: Survey) -> FindingStream:
     """Categories or labels that only one owner uses, in more rows than chance would give."""
     told = foreign_owners(survey)
-    columns = survey.texts + ([survey.target] if survey.classes else [])
+    columns = survey.texts + [survey.target] * bool(survey.classes)
     share = survey.sizes / survey.sizes.sum()
-    for column in columns:
+    for column in columns if len(survey.names) > 1 else ():
+        what = "labels" if column == survey.target else "categories"
         entries, counts = survey.counts(column)
         counts = counts[:, : len(survey.names)]
         words = [folded(str(entry)) for entry in entries]
-        variant = np.array([words.count(word) > 1 for word in words])  # told as such
+        times = Counter(words)
+        variant = np.array([times[word] > 1 for word in words])  # told as such
         alone = ((counts > 0).sum(axis=1) == 1) & ~variant
         owner = counts.argmax(axis=1)
         rows = counts.sum(axis=1)
         striking = alone & (rows * np.log(share[owner]) < np.log(BY_CHANCE / len(entries)))
-        for j in np.unique(owner[striking]) if len(survey.names) > 1 else []:
-            if column == survey.target and j in told:
+        for j in np.unique(owner[striking]):
+            if what == "labels" and j in told:
                 continue
             own = np.flatnonzero(striking & (owner == j))
             own = own[np.argsort(-rows[own], kind="stable")]
-            some = ", ".join(f"{entries[k]!r} ({rows[k]:,})" for k in own[:4])
-            more = f" and {len(own) - 4} more" if len(own) > 4 else ""
-            what = "labels" if column == survey.target else "categories"
-            yield Finding(
-                "own-category",
-                "note",
-                f"Only owner {survey.names[j]!r} uses these {what} of {column!r}: {some}{more}; "
-                f"{rows[own].sum() / survey.sizes[j]:.0%} of its rows have them.",
-                owner=survey.names[j],
-                column=column,
-                value=str(entries[own[0]]),
+            some = enumerated([f"{entries[k]!r} ({rows[k]:,})" for k in own], most=4)
+            name, part = survey.names[j], rows[own].sum() / survey.sizes[j]
+            message = (
+                f"Only owner {name!r} uses these {what} of {column!r}: {some}; {part:.0%} of its "
+                "rows have them."
             )
+            yield Finding("own-category", "note", message, name, column, value=str(entries[own[0]]))
 
 
-def shifted_units(survey: Survey) -> Iterator[Finding]:
+def shifted_units(survey: Survey) -> FindingStream:
     """Owners whose median lies far outside the others' values."""
     if len(survey.names) < 2 or not survey.amounts:
         return
@@ -120,9 +113,10 @@ def shifted_units(survey: Survey) -> Iterator[Finding]:
     positive = (np.nan_to_num(sample, nan=1.0) > 0).all(axis=0)
     logs = np.log(np.where(positive, sample, 1.0))  # what is missing stays so
     striking = _apart(sample, survey.holder) | _apart(logs, survey.holder)
-    for column, owners in enumerate((striking & (survey.sizes >= SMALL)[:, None]).T):
-        if owners.any() and len(np.unique(sample[:, column])) >= LEAST_VALUES:
-            for j in np.flatnonzero(owners):
+    owners = striking & (survey.sizes >= SMALL)[:, None]
+    for column, values, shifted in zip(survey.amounts, sample.T, owners.T, strict=True):
+        if shifted.any() and len(np.unique(values)) >= LEAST_VALUES:
+            for j in np.flatnonzero(shifted):
                 yield _shifted(survey, int(j), column)
 
 
@@ -132,32 +126,26 @@ def _apart(values: FloatArray, holder: Array) -> Array:
 
     points = pd.DataFrame(values).groupby(holder).quantile(np.array([0.05, 0.5, 0.95]), "nearest")
     low, middle, high = (points.xs(q, level=1).to_numpy() for q in (0.05, 0.5, 0.95))
-    usual = np.nanmedian(middle, axis=0)
-    if len(middle) == 2:
-        usual = middle[::-1]  # each is judged by the other
-    distance = np.abs(middle - usual)
     width = np.nanmedian(high - low, axis=0)
-    between = np.nanmedian(distance, axis=0) * 1.4826 if len(middle) > 2 else np.zeros(1)
-    enough = (width > 0) & (distance > (OUTSIDE if len(middle) > 2 else 1.0) * width)
+    if len(middle) == 2:  # each is judged by the other
+        distance = np.abs(middle - middle[::-1])
+        return np.asarray((width > 0) & (distance > width))
+    distance = np.abs(middle - np.nanmedian(middle, axis=0))
+    between = np.nanmedian(distance, axis=0) * 1.4826
+    enough = (width > 0) & (distance > OUTSIDE * width)
     return np.asarray(enough & (distance > APART * between))
 
 
-def _shifted(survey: Survey, j: int, position: int) -> Finding:
-    column = survey.amounts[position]
-    parts = [of[:, position] for of in survey.blocks]
-    own = float(np.nanmedian(parts[j]))
-    others_own = [of for k, of in enumerate(parts) if k != j and not np.isnan(of).all()]
-    medians = [float(np.nanmedian(of)) for of in others_own]
-    others = float(np.median(medians))
-    return Finding(
-        "shifted-units",
-        "note",
-        f"Owner {survey.names[j]!r} has a median of {own:.4g} in {column!r}, the others have "
-        f"{others:.4g} (from {min(medians):.4g} to {max(medians):.4g}){_factor(own, others)}.",
-        owner=survey.names[j],
-        column=column,
-        value=f"{own:.4g}",
+def _shifted(survey: Survey, j: int, column: str) -> Finding:
+    name, medians = survey.names[j], [float(np.nanmedian(part)) for part in survey.parts(column)]
+    own = medians.pop(j)
+    known = [median for median in medians if not np.isnan(median)]
+    others = float(np.median(known))
+    message = (
+        f"Owner {name!r} has a median of {own:.4g} in {column!r}, the others have {others:.4g} "
+        f"(from {min(known):.4g} to {max(known):.4g}){_factor(own, others)}."
     )
+    return Finding("shifted-units", "note", message, name, column, value=f"{own:.4g}")
 
 
 def _factor(own: float, others: float) -> str:
@@ -165,41 +153,36 @@ def _factor(own: float, others: float) -> str:
     if own * others <= 0:
         return ""
     factor = max(own / others, others / own)
-    near = [
-        name for known, name in UNITS.items() if abs(np.log(factor / max(known, 1 / known))) < 0.12
-    ]
+    known = {max(unit, 1 / unit): name for unit, name in UNITS.items()}
+    near = [name for unit, name in known.items() if abs(np.log(factor / unit)) < 0.12]
     hint = f", or the other way round: {near[0]}?" if near else ""
     return f": a factor of {factor:.3g}{hint}"
 
 
-def inverted_target(survey: Survey) -> Iterator[Finding]:
+def inverted_target(survey: Survey) -> FindingStream:
     """Owners whose targets run against what the features say everywhere else.
 
     A score is made of the other owners' rows (each feature weighted by its covariance with the
     target) and correlated with the owner's own targets.
     """
-    if len(survey.names) < 3 or not survey.numbers or survey.kind(survey.target) == "mixed":
+    if len(survey.names) < 3 or not survey.numbers or survey.target_kind == "mixed":
         return
-    found: dict[int, tuple[float, float]] = {}
+    target = survey.target
+    found: dict[str, tuple[float, float]] = {}
+    precision = np.sqrt([len(rows) for rows in survey.picked])
     for goal in survey.goals.T:
         own = _agreement(survey, goal)
-        if np.isnan(own).all():
-            continue
         usual = float(np.nanmedian(own))
-        rows = np.array([len(rows) for rows in survey.picked])
-        sure = (own * np.sqrt(rows) < -BELOW_ZERO) & ((usual - own) * np.sqrt(rows) > BELOW_USUAL)
+        sure = (own * precision < -BELOW_ZERO) & ((usual - own) * precision > BELOW_USUAL)
         against = (own < AGAINST) & sure & (usual > USUAL)
-        found |= {int(j): (float(own[j]), usual) for j in np.flatnonzero(against)}
-    for j, (correlation, usual) in found.items():
-        yield Finding(
-            "inverted-target",
-            "note",
-            f"The target {survey.target!r} of owner {survey.names[j]!r} runs against what the "
-            f"others' rows say: a score made from theirs has a correlation of {correlation:.2f} "
-            f"with it (with the others' typically {usual:.2f}). Is it the wrong way round?",
-            owner=survey.names[j],
-            column=survey.target,
+        found |= {survey.names[j]: (own[j], usual) for j in np.flatnonzero(against)}
+    for name, (correlation, usual) in found.items():
+        message = (
+            f"The target {target!r} of owner {name!r} runs against what the others' rows say: a "
+            f"score made from theirs has a correlation of {correlation:.2f} with it (with the "
+            f"others' typically {usual:.2f}). Is it the wrong way round?"
         )
+        yield Finding("inverted-target", "note", message, name, target)
 
 
 def _agreement(survey: Survey, goal: FloatArray) -> FloatArray:
@@ -208,39 +191,45 @@ def _agreement(survey: Survey, goal: FloatArray) -> FloatArray:
     centre = np.nan_to_num(np.nanmean(rows, axis=0))
     spread = np.nan_to_num(np.nanstd(rows, axis=0))
     scaled = np.nan_to_num((rows - centre) / np.where(spread > 0, spread, 1))
-    parts = [survey.holder == j for j in range(len(survey.names))]
     known = np.nan_to_num(goal, nan=float(np.nanmean(goal)))
-    weights = np.stack([scaled[own].T @ (known[own] - known[own].mean()) for own in parts])
+    owned = [survey.holder == j for j in range(len(survey.names))]
+    parts = [(scaled[own], known[own]) for own in owned]
+    weights = np.stack([features.T @ (targets - targets.mean()) for features, targets in parts])
     agreement = np.full(len(parts), np.nan)
-    for j, own in enumerate(parts):
-        score = scaled[own] @ (weights.sum(axis=0) - weights[j])
-        if own.sum() > 2 and np.ptp(score) > 0 and np.ptp(known[own]) > 0:
-            agreement[j] = np.corrcoef(score, known[own])[0, 1]
+    for j, (features, targets) in enumerate(parts):
+        score = features @ (weights.sum(axis=0) - weights[j])
+        if len(targets) > 2 and np.ptp(score) > 0 and np.ptp(targets) > 0:
+            agreement[j] = np.corrcoef(score, targets)[0, 1]
     return agreement
 
 
-def infinite_values(survey: Survey) -> Iterator[Finding]:
+def infinite_values(survey: Survey) -> FindingStream:
     """Infinite numbers, which no model can be trained on."""
     for name, table in survey.everybody.items():
-        floats = [c for c in table.columns if table[c].dtype.kind == "f" and c != survey.target]
-        for column in floats:
-            gone = np.flatnonzero(np.isinf(table[column].to_numpy(dtype=np.float64)))
-            if len(gone):
-                row, value = row_of(table, int(gone[0])), str(table[column].iloc[gone[0]])
+        for column in table.columns:
+            numbers = table[column]
+            if numbers.dtype.kind != "f" or column == survey.target:
+                continue
+            gone = np.isinf(numbers.to_numpy(dtype=np.float64))
+            if gone.any():
+                row, value = first_row(table, gone), str(numbers[gone].iloc[0])
+                message = (
+                    f"{whose(name)} has an infinite number in {gone.sum():,} of {len(table):,} "
+                    f"rows of {column!r} ({value!r}, the first in row {row})."
+                )
                 yield Finding(
                     "infinite-value",
                     "stop",
-                    f"{whose(name)} has an infinite number in {len(gone):,} of {len(table):,} "
-                    f"rows of {column!r} ({value!r}, the first in row {row}).",
-                    owner=name,
-                    column=str(column),
-                    row=row,
-                    value=value,
-                    remedy=f"--read missing={value}",
+                    message,
+                    name,
+                    column,
+                    row,
+                    value,
+                    f"--read missing={value}",
                 )
 
 
-def extreme_values(survey: Survey) -> Iterator[Finding]:
+def extreme_values(survey: Survey) -> FindingStream:
     """Numbers farther from all others than those are from each other."""
     columns = survey.amounts
     if not columns:
@@ -248,8 +237,9 @@ def extreme_values(survey: Survey) -> Iterator[Finding]:
     blocks = [of[:, : len(columns)] for of in survey.blocks]
     if survey.test is not None and set(columns) <= set(survey.test.columns):
         blocks.append(block(survey.test, columns))
-    low = np.fmin.reduce([np.fmin.reduce(of, axis=0) for of in blocks if len(of)])
-    high = np.fmax.reduce([np.fmax.reduce(of, axis=0) for of in blocks if len(of)])
+    held = [own for own in blocks if len(own)]
+    low = np.fmin.reduce([np.fmin.reduce(own, axis=0) for own in held])
+    high = np.fmax.reduce([np.fmax.reduce(own, axis=0) for own in held])
     for k, column in enumerate(columns):
         if _may_stand_apart(survey.sample[:, k], low[k], high[k]):
             parts = [of[:, k] for of in blocks]
@@ -271,11 +261,12 @@ def _peeled(values: FloatArray) -> Iterator[tuple[float, tuple[float, float]]]:
     found, counts = np.unique(values[~np.isnan(values)], return_counts=True)
     apart: list[float] = []
     while len(found) > LEAST_OTHERS and len(apart) < MOST_PEELED:
-        ends = [end for end in ((0,), (-1,), (0, -1)) if _is_apart(found, counts, end)]
+        able = ((0,), (-1,), (0, -1))
+        ends = next((list(ends) for ends in able if _is_apart(found, counts, ends)), [])
         if not ends:
             break
-        apart += found[list(ends[0])].tolist()
-        found, counts = np.delete(found, ends[0]), np.delete(counts, ends[0])
+        apart += found[ends].tolist()
+        found, counts = np.delete(found, ends), np.delete(counts, ends)
     for value in apart:
         yield value, (float(found[0]), float(found[-1]))
 
@@ -283,11 +274,11 @@ def _peeled(values: FloatArray) -> Iterator[tuple[float, tuple[float, float]]]:
 def _is_apart(found: FloatArray, counts: Array, ends: tuple[int, ...]) -> bool:
     """Whether these ends of the ordered numbers are far from what remains without them."""
     rest = np.delete(found, ends)
-    width = rest[-1] - rest[0]
+    least, most = rest[0], rest[-1]
     for end in ends:
-        gap = rest[0] - found[0] if end == 0 else found[-1] - rest[-1]
+        gap = max(least - found[end], found[end] - most)
         times = APART_REPEATED if counts[end] >= REPEATED else APART_SINGLE
-        if len(rest) < LEAST_OTHERS or gap <= times * width:
+        if len(rest) < LEAST_OTHERS or gap <= times * (most - least):
             return False
     return True
 
@@ -295,24 +286,28 @@ def _is_apart(found: FloatArray, counts: Array, ends: tuple[int, ...]) -> bool:
 def _extreme(
     survey: Survey, column: str, parts: list[FloatArray], value: float, others: tuple[float, float]
 ) -> Finding:
-    counts = np.array([int((of == value).sum()) for of in parts])
-    j = int(counts.argmax())
+    counts = [int((part == value).sum()) for part in parts]
+    rows, total = max(counts), sum(counts)
+    j = counts.index(rows)
     name = survey.holders[j]
     table = survey.everybody[name]
-    row = row_of(table, int(np.flatnonzero(parts[j] == value)[0]))
-    more = int(counts.sum() - counts[j])
-    also = f" ({more:,} more rows of others)" if more else ""
-    repeated = bool(counts.sum() >= REPEATED)
-    guess = "a missing value" if repeated else "a slip"
+    row = first_row(table, parts[j] == value)
+    number, (low, high) = f"{value:.10g}", others
+    also = f" ({total - rows:,} more rows of others)" if total > rows else ""
+    code, guess = "outlier", "a slip"
+    if total >= REPEATED:
+        code, guess = "placeholder", "a missing value"
+    message = (
+        f"{whose(name)} has {number} in {rows:,} of {len(table):,} rows of {column!r}, the first "
+        f"in row {row}{also}; all other values lie from {low:.4g} to {high:.4g}: {guess}?"
+    )
     return Finding(
-        "placeholder" if repeated else "outlier",
+        code,
         "note",
-        f"{whose(name)} has {value:.10g} in {counts[j]:,} of {len(table):,} rows of {column!r}, "
-        f"the first in row {row}{also}; all other values lie from {others[0]:.4g} to "
-        f"{others[1]:.4g}: {guess}?",
-        owner=name,
-        column=column,
-        row=row,
-        value=f"{value:.10g}",
-        remedy=f"--read missing={value:.10g} (for one file: FILE:missing={value:.10g})",
+        message,
+        name,
+        column,
+        row,
+        number,
+        f"--read missing={number} (for one file: FILE:missing={number})",
     )

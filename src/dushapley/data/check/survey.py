@@ -6,20 +6,24 @@ are surveyed in a second or two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, IntArray
+from dushapley.arrays import Array, FloatArray, IntArray
 from dushapley.data.intake import TEST
 from dushapley.data.tables import kinds_of
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
 
+    from dushapley.data.tables import Tables
+
+Coded = tuple[list[Any], list[IntArray]]
+"""Different entries of a column, and by holder which of them stands where."""
 MOST_SAMPLED = 2_000
 """Rows of one owner in the sample."""
 MOST_CLASSES = 20
@@ -30,15 +34,15 @@ MOST_CLASSES = 20
 class Survey:
     """Tables of the owners, the test table, and what is to be predicted."""
 
-    tables: Mapping[str, pd.DataFrame]
+    tables: Tables
     target: str
-    test: pd.DataFrame | None = None
-    _coded: dict[str, tuple[list[Any], list[IntArray]]] = field(default_factory=dict, repr=False)
+    test: DataFrame | None = None
+    _coded: dict[str, Coded] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def everybody(self) -> dict[str, pd.DataFrame]:
+    def everybody(self) -> Tables:
         """All tables by holder: those of the owners and, if there is one, the test table."""
-        return {**self.tables, **({} if self.test is None else {TEST: self.test})}
+        return self.tables if self.test is None else {**self.tables, TEST: self.test}
 
     @cached_property
     def names(self) -> list[str]:
@@ -51,20 +55,20 @@ class Survey:
         return [*self.names, TEST]
 
     @cached_property
+    def own(self) -> list[DataFrame]:
+        """The table of each of these owners."""
+        return [self.tables[name] for name in self.names]
+
+    @cached_property
     def sizes(self) -> IntArray:
         """Rows of each of them."""
-        return np.array([len(self.tables[name]) for name in self.names], dtype=np.int64)
+        return np.array([len(table) for table in self.own], dtype=np.int64)
 
     @cached_property
     def columns(self) -> list[str]:
         """Features that all owners have."""
-        first = list(self.tables[self.names[0]].columns) if self.names else []
-        return [
-            str(column)
-            for column in first
-            if column != self.target
-            and all(column in self.tables[name].columns for name in self.names)
-        ]
+        first = self.own[0].columns.drop(self.target) if self.own else ()
+        return [str(name) for name in first if all(name in table.columns for table in self.own)]
 
     @cached_property
     def kinds(self) -> dict[str, dict[str, str]]:
@@ -75,6 +79,11 @@ class Survey:
         """What a column holds for all owners; "mixed" where they disagree."""
         held = {self.kinds[name].get(column, "nothing") for name in self.names} - {"nothing"}
         return held.pop() if len(held) == 1 else "mixed" if held else "nothing"
+
+    @cached_property
+    def target_kind(self) -> str:
+        """What the target holds for all owners."""
+        return self.kind(self.target)
 
     @cached_property
     def numbers(self) -> list[str]:
@@ -89,17 +98,21 @@ class Survey:
     @cached_property
     def classes(self) -> list[Any]:
         """Labels of the target, where it holds classes; none where it holds amounts."""
-        if self.kind(self.target) not in ("text", "number") or not self.names:
+        if self.target_kind not in ("text", "number"):
             return []
-        own = self.sample[:, -1] if self.kind(self.target) == "number" else np.zeros(0)
-        if len(np.unique(own[~np.isnan(own)])) > MOST_CLASSES:
-            return []
+        numeric = self.target_kind == "number"
+        if numeric:
+            sampled = self.sample[:, -1]
+            if len(np.unique(sampled[~np.isnan(sampled)])) > MOST_CLASSES:
+                return []
         entries, codes = self.coded(self.target)
         used = np.unique(np.concatenate(codes[: len(self.names)]))
         labels = [entries[k] for k in used if k >= 0]
-        whole = all(isinstance(label, str) or float(label).is_integer() for label in labels)
-        text = self.kind(self.target) == "text"
-        return sorted(labels, key=str) if text or (whole and len(labels) <= MOST_CLASSES) else []
+        if numeric:
+            whole = all(float(label).is_integer() for label in labels)
+            if not whole or len(labels) > MOST_CLASSES:
+                return []
+        return sorted(labels, key=str)
 
     @cached_property
     def picked(self) -> list[IntArray]:
@@ -118,7 +131,7 @@ class Survey:
     @cached_property
     def measured(self) -> list[str]:
         """Columns of numbers, the target at the end if it is one."""
-        return self.numbers + [self.target] * (self.kind(self.target) == "number")
+        return self.numbers + [self.target] * (self.target_kind == "number")
 
     @cached_property
     def amounts(self) -> list[str]:
@@ -128,12 +141,21 @@ class Survey:
     @cached_property
     def blocks(self) -> list[FloatArray]:
         """The measured columns of each owner as one array; infinite numbers count as missing."""
-        return [block(self.tables[name], self.measured) for name in self.names]
+        return [block(table, self.measured) for table in self.own]
+
+    def parts(self, column: str) -> list[FloatArray]:
+        """One of the measured columns, owner by owner."""
+        position = self.measured.index(column)
+        return [own[:, position] for own in self.blocks]
+
+    def sampled(self, parts: Iterable[Array]) -> list[Array]:
+        """The sampled rows of what each owner has; what more there is, is the test set's."""
+        return [part[rows] for part, rows in zip(parts, self.picked, strict=False)]
 
     @cached_property
     def sample(self) -> FloatArray:
         """Sampled rows of the columns in `measured`."""
-        return np.concatenate([of[rows] for of, rows in zip(self.blocks, self.picked, strict=True)])
+        return np.concatenate(self.sampled(self.blocks))
 
     @cached_property
     def goals(self) -> FloatArray:
@@ -141,12 +163,12 @@ class Survey:
         if not self.classes:
             return self.sample[:, len(self.numbers) :]
         entries, codes = self.coded(self.target)
-        own = np.concatenate([of[rows] for of, rows in zip(codes, self.picked, strict=False)])
+        own = np.concatenate(self.sampled(codes))
         labels = [entries.index(label) for label in self.classes]
         chosen = labels[: 1 if len(labels) == 2 else MOST_CLASSES]
         return np.stack([(own == label).astype(np.float64) for label in chosen], axis=1)
 
-    def coded(self, column: str) -> tuple[list[Any], list[IntArray]]:
+    def coded(self, column: str) -> Coded:
         """Different entries of a column, and which of them stands where (−1: none), by holder.
 
         Holders are the owners, and at the end the test set if it has the column.
@@ -176,15 +198,12 @@ class Survey:
         measured = np.transpose([np.isnan(own).sum(axis=0) for own in self.blocks])
         counts: dict[str, Any] = dict(zip(self.measured, measured, strict=True))
         for column in self.columns:
-            if column in self.texts:
-                codes = self.coded(column)[1][: len(self.names)]
-                counts[column] = [(own < 0).sum() for own in codes]
-            elif column not in counts:
-                counts[column] = [self.tables[name][column].isna().sum() for name in self.names]
+            if column not in counts:
+                counts[column] = [table[column].isna().sum() for table in self.own]
         return np.array([counts[column] for column in self.columns], dtype=np.int64).T
 
 
-def block(table: pd.DataFrame, columns: list[str]) -> FloatArray:
+def block(table: DataFrame, columns: list[str]) -> FloatArray:
     """Columns of numbers as one array; infinite ones, and what is not a number, as missing."""
     import pandas as pd
 
@@ -196,9 +215,15 @@ def block(table: pd.DataFrame, columns: list[str]) -> FloatArray:
     return numbers
 
 
-def whose(name: str) -> str:
-    """A holder at the beginning of a sentence."""
-    return "The test set" if name == TEST else f"Owner {name!r}"
+def lacks_target(table: DataFrame, target: str) -> Array:
+    """Which rows have no target, or an infinite one."""
+    import pandas as pd
+
+    goal = table[target]
+    gone = goal.isna().to_numpy(dtype=bool)
+    if pd.api.types.is_float_dtype(goal.dtype):
+        gone = gone | np.isinf(goal.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.asarray(gone)
 
 
 def shown(value: object) -> str:
@@ -207,7 +232,8 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def row_of(table: pd.DataFrame, position: int) -> int:
-    """The number of a row below the names of columns, in the file it came from."""
+def first_row(table: DataFrame, where: Array) -> int:
+    """The number of the first of these rows in the file, counted below its names."""
+    position = int(np.argmax(where))
     label = table.index[position]
     return int(label) + 1 if isinstance(label, (int, np.integer)) else position + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from io import BytesIO
 from pathlib import Path
@@ -37,8 +37,7 @@ SAFE = ("trusted_schema=off", "cell_size_check=on", "query_only=on", "mmap_size=
 def read_parquet(content: bytes, reading: Reading, account: Account) -> pd.DataFrame:
     """A Parquet file, with the index and the types that pandas wrote into it."""
     try:
-        table = _parquet_table(content, reading, account)
-        return table.to_pandas()
+        return _parquet_table(content, reading, account).to_pandas()
     except InvalidOwners:
         raise
     except Exception as error:  # damaged metadata of pandas raises whatever it likes
@@ -68,7 +67,11 @@ def _parquet_table(content: bytes, reading: Reading, account: Account) -> pa.Tab
         refuse_too_many_bytes(account.name, size, reading.max_bytes)
         batches.append(batch)
     table = pa.Table.from_batches(batches, file.schema_arrow)
-    return _decoded(table)
+    fields = []  # text as text again, with what pandas wrote about the columns
+    for field in table.schema:
+        plain = pa.types.is_dictionary(field.type) and pa.types.is_string(field.type.value_type)
+        fields.append(field.with_type(pa.string()) if plain else field)
+    return table.cast(pa.schema(fields, table.schema.metadata))
 
 
 def _expanded(column: pa.Array) -> int:
@@ -77,15 +80,6 @@ def _expanded(column: pa.Array) -> int:
         return int(column.nbytes)
     lengths = compute.binary_length(column.dictionary).take(column.indices)
     return int(compute.sum(lengths).as_py() or 0)
-
-
-def _decoded(table: pa.Table) -> pa.Table:
-    """Text as text again, with what pandas wrote about the columns."""
-    fields = []
-    for field in table.schema:
-        plain = pa.types.is_dictionary(field.type) and pa.types.is_string(field.type.value_type)
-        fields.append(field.with_type(pa.string()) if plain else field)
-    return table.cast(pa.schema(fields, table.schema.metadata))
 
 
 def read_json_lines(content: bytes, reading: Reading, account: Account) -> Raw:
@@ -111,10 +105,9 @@ def read_json_lines(content: bytes, reading: Reading, account: Account) -> Raw:
     return Raw(table)
 
 
-def cells_of(columns: Iterator[tuple[str, list[Any]]]) -> pa.Table:
+def cells_of(names: Sequence[str], columns: Iterable[list[Any]]) -> pa.Table:
     """Columns of Python's own values as Arrow's: numbers, dates or truth values, else text."""
-    made = [(name, _typed(cells)) for name, cells in columns]
-    return pa.table([column for _, column in made], names=[name for name, _ in made])
+    return pa.table([_typed(cells) for cells in columns], names=names)
 
 
 def _typed(cells: list[Any]) -> pa.Array:
@@ -123,9 +116,8 @@ def _typed(cells: list[Any]) -> pa.Array:
     if not kinds:
         return pa.array(cells, pa.float64())
     if kinds <= {int, float}:
-        whole = all(cell is None or float(cell).is_integer() for cell in cells)
-        fits = all(cell is None or abs(cell) < 2**53 for cell in cells)
-        return pa.array(cells, pa.int64() if whole and fits else pa.float64(), from_pandas=True)
+        whole = all(c is None or (float(c).is_integer() and abs(c) < 2**53) for c in cells)
+        return pa.array(cells, pa.int64() if whole else pa.float64(), from_pandas=True)
     if kinds == {bool}:
         return pa.array(cells, pa.bool_())
     if kinds <= {dt.date, dt.datetime}:
@@ -154,8 +146,7 @@ def read_database(content: bytes, path: Path, reading: Reading, account: Account
             database.set_progress_handler(lambda: monotonic() > until, STEPS)
             for pragma in SAFE:
                 database.execute(f"pragma {pragma}")
-            name = _table_name(database, reading, account)
-            return Raw(cells_of(_queried(database, name, reading, account)))
+            return Raw(cells_of(*_queried(database, reading, account)))
     except (sqlite3.Error, UnicodeError, OverflowError, MemoryError) as error:
         raise InvalidOwners(
             f"{account.name} cannot be read as a SQLite file: {error}. Check that it is whole."
@@ -169,13 +160,14 @@ def _table_name(database: sqlite3.Connection, reading: Reading, account: Account
     )
     names = [str(name) for (name,) in found]
     wanted = reading.sheet or account.known.get("sheet")
-    if wanted is None and len(names) == 1:
-        account.detected["sheet"] = names[0]
-        return names[0]
     if wanted in names:
         return str(wanted)
-    hint = "" if wanted is None else suggestion(wanted, names)
-    asked = "" if wanted is None else f"no table {wanted!r} but "
+    hint = asked = ""
+    if wanted is not None:
+        hint, asked = suggestion(wanted, names), f"no table {wanted!r} but "
+    elif len(names) == 1:
+        account.detected["sheet"] = names[0]
+        return names[0]
     raise InvalidOwners(
         f"{account.name} holds {asked}{len(names)} tables: {', '.join(map(repr, names[:12]))}."
         f"{hint} Choose one with --read sheet=NAME."
@@ -183,9 +175,9 @@ def _table_name(database: sqlite3.Connection, reading: Reading, account: Account
 
 
 def _queried(
-    database: sqlite3.Connection, name: str, reading: Reading, account: Account
-) -> Iterator[tuple[str, list[Any]]]:
-    quoted = '"' + name.replace('"', '""') + '"'
+    database: sqlite3.Connection, reading: Reading, account: Account
+) -> tuple[list[str], list[list[Any]]]:
+    quoted = '"' + _table_name(database, reading, account).replace('"', '""') + '"'
     cursor = database.execute(f"select * from {quoted}")  # noqa: S608  # quoted, and our own copy
     names = [entry[0] for entry in cursor.description]
     columns: list[list[Any]] = [[] for _ in names]
@@ -196,4 +188,4 @@ def _queried(
             size += len(cell) if isinstance(cell, (str, bytes)) else 8
             column.append(None if cell == "" else cell)
         refuse_too_many_bytes(account.name, size, reading.max_bytes)
-    yield from zip(names, columns, strict=True)
+    return names, columns

@@ -46,14 +46,16 @@ def layout_of(lines: Lines, reading: Reading, account: Account) -> Layout:
     if head != first:
         above = " ".join(cell for line in lines[first:head] for cell in line if cell.strip())
         account.detected["header"] = str(head + 1)
-        account.note(
+        account.tell(
             "header-row",
+            "note",
             f"{account.name} has its names of columns in line {head + 1}, below {above[:60]!r}.",
         )
     below = head + 1
     if _is_units(lines, head, width):
-        account.note(
+        account.tell(
             "second-header",
+            "note",
             f"{account.name} has a second line of names or units below the first "
             f"({', '.join(c for c in lines[below] if c.strip())[:60]!r}); it is left out.",
         )
@@ -68,9 +70,8 @@ def _as_told(lines: Lines, reading: Reading, account: Account) -> Layout:
             f"{account.name} has no line {max(chosen) + 1} for the names of columns, which --read "
             f"header={reading.header} names. Look for the right line, and count from 1."
         )
-    width = max(len(lines[k]) for k in chosen)
-    rows = [[*lines[k], *[""] * (width - len(lines[k]))] for k in chosen]
-    names = [" ".join(filter(None, map(str.strip, cells))) for cells in zip(*rows, strict=True)]
+    columns = zip_longest(*(lines[k] for k in chosen), fillvalue="")
+    names = [" ".join(filter(None, map(str.strip, cells))) for cells in columns]
     start = max(chosen) + 1
     if len(chosen) == 1 and _is_units(lines, chosen[0], _width(lines)):
         start += 1
@@ -102,25 +103,27 @@ def _head(lines: Lines, first: int, width: int) -> int:
 
 def _is_group(lines: Lines, k: int) -> bool:
     """Whether a line only groups the columns that the next line names, all of them."""
-    if k + 2 >= len(lines) or all(filled(lines[k])) or len(lines[k]) > len(lines[k + 1]):
+    if k + 2 >= len(lines):
         return False
-    below = lines[k + 1]
-    named = all(filled(below)) and len(set(below)) == len(below)
-    return named and not any(map(is_number, below)) and any(map(is_number, lines[k + 2]))
+    line, below, row = lines[k : k + 3]
+    named = all(filled(below)) and len(set(below)) == len(below) >= len(line)
+    groups = named and not all(filled(line)) and not any(map(is_number, below))
+    return groups and any(map(is_number, row))
 
 
 def _is_units(lines: Lines, head: int, width: int) -> bool:
     """Whether the line below the names holds words wherever the rows below hold only numbers."""
     rows = [line for line in lines[head + 2 :] if len(line) == width and any(filled(line))]
-    if len(rows) < 2 or head + 1 >= len(lines) or len(lines[head + 1]) != width:
+    if len(rows) < 2 or len(lines[head + 1]) != width:
         return False
-    numeric = [k for k in range(width) if all(is_number(r[k]) or not r[k].strip() for r in rows)]
-    numeric = [k for k in numeric if sum(is_number(r[k]) for r in rows) >= 2]
-    line = lines[head + 1]
-    words = [k for k in numeric if any(c.isalpha() or c in "%°" for c in line[k])]
-    return len(words) >= min(2, width - 1, len(numeric)) > 0 and not any(
-        is_number(line[k]) for k in numeric
-    )
+    units = []
+    for unit, *cells in zip(lines[head + 1], *rows, strict=True):
+        entries = [cell for cell in cells if cell.strip()]
+        if len(entries) >= 2 and all(map(is_number, entries)):
+            units.append(unit)
+    words = [unit for unit in units if any(c.isalpha() or c in "%°" for c in unit)]
+    least = min(2, width - 1, len(units))
+    return len(words) >= least > 0 and not any(map(is_number, units))
 
 
 def is_number(cell: str) -> bool:

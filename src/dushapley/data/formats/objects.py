@@ -9,18 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import Array, FloatArray, Rows
 from dushapley.data.rows import compressed, count, frozen, is_sparse, is_table, take
-from dushapley.data.tables import check_columns, common_kinds, common_order
+from dushapley.data.tables import check_columns, common_kinds, common_order, refuse_missing
 from dushapley.errors import InvalidOwners
 from dushapley.validation import refuse
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _KINDS = {"numbers": "biuf", "text": "US", "objects": "O", "dates": "M", "durations": "m"}
 _GROUPS = {kind: group for group, kinds in _KINDS.items() for kind in kinds}
@@ -39,12 +36,12 @@ class Part:
 def named_parts(blocks: Any) -> dict[str, Part]:
     """Owners' data from a mapping, or from a list of (name, data), (name, X, y) or (X, y)."""
     pairs = blocks.items() if isinstance(blocks, Mapping) else _pairs(blocks)
-    named = [(str(name), block) for name, block in pairs]
+    named = {str(name): block for name, block in pairs}
     if not named:
         raise InvalidOwners(f"No owners were given; {HOW}.")
-    if len({name for name, _ in named}) != len(named):
+    if len(named) != len(pairs):
         raise InvalidOwners("Two owners have the same name; give each its own.")
-    return {name: as_part(name, block) for name, block in named}
+    return {name: as_part(name, block) for name, block in named.items()}
 
 
 def _pairs(blocks: Any) -> list[tuple[str, Any]]:
@@ -83,20 +80,21 @@ def as_part(name: str, block: Any) -> Part:
     torch = sys.modules.get("torch.utils.data")
     if (torch is not None and isinstance(block, torch.Dataset)) or _is_list_of_samples(block):
         block = from_samples(name, block)
-    if isinstance(block, tuple) and len(block) not in (2, 3):
-        raise InvalidOwners(f"Owner {name!r}: found a tuple of {len(block)}; (X, y) is needed.")
-    X, y, weights = (*block, None)[:3] if isinstance(block, tuple) else (block, None, None)
+    parts = block if isinstance(block, tuple) else (block, None)
+    if len(parts) not in (2, 3):
+        raise InvalidOwners(f"Owner {name!r}: found a tuple of {len(parts)}; (X, y) is needed.")
+    X, y, weights = (*parts, None)[:3]
     features = as_rows(name, X)
     if features.ndim == 0:
-        batched = hasattr(X, "dataset")
+        needed = "pass its .dataset" if hasattr(X, "dataset") else "an array of rows is needed"
         raise InvalidOwners(
-            f"Owner {name!r}: found {type(X).__name__}, which holds no rows; "
-            + ("pass its .dataset." if batched else "an array of rows is needed.")
+            f"Owner {name!r}: found {type(X).__name__}, which holds no rows; {needed}."
         )
-    if count(features) == 0:
+    rows = count(features)
+    if rows == 0:
         raise InvalidOwners(f"Owner {name!r} has no rows; leave it out or give it data.")
-    target = None if y is None else as_target(name, y, count(features))
-    return Part(features, target, as_weights(name, weights, count(features)))
+    target = None if y is None else as_target(name, y, rows)
+    return Part(features, target, as_weights(name, weights, rows))
 
 
 def as_rows(name: str, X: Any) -> Rows:
@@ -127,18 +125,12 @@ def as_table(thing: Any) -> Any:
 def as_target(name: str, y: Any, rows: int) -> Array:
     """Targets of every row."""
     target = as_array(name, y)
-    if target.ndim == 0 or len(target) != rows:
+    found = len(target) if target.ndim else "none"
+    if found != rows:
         raise InvalidOwners(
-            f"Owner {name!r} has {rows} rows but "
-            f"targets for {target.shape[0] if target.ndim else 'none'}; one per row is needed."
+            f"Owner {name!r} has {rows} rows but targets for {found}; one per row is needed."
         )
-    missing = missing_targets(target)
-    if missing.any():
-        raise InvalidOwners(
-            f"Owner {name!r} has rows whose target is missing or not finite: {int(missing.sum())} "
-            f"of {rows}, the first its row {int(np.flatnonzero(missing)[0]) + 1}. Drop these rows "
-            "or fill them in."
-        )
+    refuse_missing(missing_targets(target), f"Owner {name!r}", "target")
     return target
 
 
@@ -165,7 +157,7 @@ def as_weights(name: str, weights: Any, rows: int) -> FloatArray | None:
             f"Owner {name!r} has weights of shape {array.shape} and type {array.dtype} for {rows} "
             "rows; each row needs one number, not below 0, and some must be above."
         )
-    frozen(converted := array.astype(np.float64))
+    converted: FloatArray = frozen(array.astype(np.float64))
     return converted
 
 
@@ -224,65 +216,64 @@ def from_samples(name: str, samples: Any) -> tuple[Array, Array]:
 
 def check_parts(names: Sequence[str], parts: Sequence[Part]) -> None:
     """Refuse owners that cannot be pooled: rows, targets or weights that not all have alike."""
-    first = parts[0]
+    one, first = names[0], parts[0]
     for name, part in zip(names, parts, strict=True):
+        kinds = [type(of.X) for of in (part, first)]
+        columns = [sorted(getattr(of.X, "columns", [])) for of in (part, first)]
+        shapes = [of.X.shape[1:] for of in (part, first)]
+        targets = [None if of.y is None else of.y.shape[1:] for of in (part, first)]
+        whose = f"Owner {name!r}"
         refuse(
             InvalidOwners,
             (
-                type(part.X) is not type(first.X),
-                f"Owner {name!r} has rows of type {type(part.X).__name__}, {names[0]!r} of "
-                f"{type(first.X).__name__}; all owners need the same.",
+                kinds[0] is not kinds[1],
+                f"{whose} has rows of type {kinds[0].__name__}, {one!r} of {kinds[1].__name__}; "
+                "all owners need the same.",
             ),
             (
-                is_table(first.X) and _names(part.X) != _names(first.X),
-                f"Owner {name!r} has the columns {_names(part.X)}, {names[0]!r} has "
-                f"{_names(first.X)}; the same ones are needed.",
+                columns[0] != columns[1],
+                f"{whose} has the columns {columns[0]}, {one!r} has {columns[1]}; the same ones "
+                "are needed.",
             ),
             (
-                part.X.shape[1:] != first.X.shape[1:],
-                f"Owner {name!r} has rows of shape {part.X.shape[1:]}, but {names[0]!r} has "
-                f"{first.X.shape[1:]}; all owners need the same columns.",
+                shapes[0] != shapes[1],
+                f"{whose} has rows of shape {shapes[0]}, but {one!r} has {shapes[1]}; all owners "
+                "need the same columns.",
             ),
             (
                 (part.y is None) != (first.y is None),
-                f"Owner {name!r} and {names[0]!r} differ in having a target.",
+                f"{whose} and {one!r} differ in having a target.",
             ),
             (
-                _shape(part.y) != _shape(first.y),
-                f"Owner {name!r} has targets of shape {_shape(part.y)}, {names[0]!r} of "
-                f"{_shape(first.y)}; all owners need the same.",
+                targets[0] != targets[1],
+                f"{whose} has targets of shape {targets[0]}, {one!r} of {targets[1]}; all owners "
+                "need the same.",
             ),
             (
                 (part.weights is None) != (first.weights is None),
-                f"Owner {name!r} and {names[0]!r} differ in having weights.",
+                f"{whose} and {one!r} differ in having weights.",
             ),
         )
-
-
-def _names(table: Any) -> list[str]:
-    return sorted(getattr(table, "columns", []))
-
-
-def _shape(target: Array | None) -> tuple[int, ...] | None:
-    return None if target is None else target.shape[1:]
 
 
 def common_columns(names: Sequence[str], parts: Sequence[Part]) -> dict[str, str] | None:
     """Features by name and kind, in an order that is nobody's own, where owners came as tables."""
     if not is_table(parts[0].X):
         return None
-    tables: dict[str, pd.DataFrame] = {n: p.X for n, p in zip(names, parts, strict=True)}
+    tables = {name: part.X for name, part in zip(names, parts, strict=True)}
     check_columns(parts[0].X.columns, f"Owner {names[0]!r}")
     return common_kinds(tables, common_order(tables))
 
 
 def of_one_type(names: Sequence[str], blocks: Sequence[Rows], what: str) -> tuple[Rows, ...]:
     """Blocks of one common type, read-only; a pool's type must not depend on who is in it."""
-    for name, block in zip(names, blocks, strict=True):
-        if _GROUPS[block.dtype.kind] != _GROUPS[blocks[0].dtype.kind]:
+    types = [block.dtype for block in blocks]
+    first = types[0]
+    for name, own in zip(names, types, strict=True):
+        if _GROUPS[own.kind] != _GROUPS[first.kind]:
             raise InvalidOwners(
-                f"The {what} of owner {name!r} are {block.dtype}, those of {names[0]!r} are "
-                f"{blocks[0].dtype}; all owners need the same type."
+                f"The {what} of owner {name!r} are {own}, those of {names[0]!r} are {first}; all "
+                "owners need the same type."
             )
-    common = np.result_type(*(block.dtype for block in blocks))
+    common = np.result_type(*types)
     return tuple(frozen(block.astype(common, copy=False)) for block in blocks)

@@ -53,10 +53,6 @@ class Account:
             Finding(code, severity, message, self.owner, column, row, shown, remedy)
         )
 
-    def note(self, code: str, message: str, *, column: str | None = None) -> None:
-        """Add something that was mended or decided, and is said."""
-        self.tell(code, "note", message, column=column)
-
 
 @dataclass(frozen=True)
 class Raw:

@@ -21,6 +21,9 @@ from dushapley.data.reading import DATABASES, JSON_LINES, PARQUET, TEXT, WORKBOO
 from dushapley.data.tables import check_columns
 from dushapley.errors import InvalidOwners
 
+LEAST_ROWS = 10
+"""Rows from which a last one that holds the sums of the others is taken for a total."""
+
 
 def read_frame(path: Path, content: bytes, reading: Reading, account: Account) -> pd.DataFrame:
     """The table in a file, or an explanation of why there is none."""
@@ -59,14 +62,14 @@ def interpret(frame: pd.DataFrame, raw: Raw, reading: Reading, account: Account)
 
 def _without_marks(frame: pd.DataFrame, reading: Reading, account: Account) -> None:
     """Put missing values where cells hold a mark of one; -999 as a number is -999.0 as well."""
-    words: dict[str, Any] = dict(zip(reading.missing, reading.missing, strict=True))
-    numbers: dict[Any, Any] = (
-        pd.to_numeric(pd.Series(words, dtype=object), errors="coerce").dropna().to_dict()
-    )
+    words: dict[Any, Any] = dict(zip(reading.missing, reading.missing, strict=True))
+    numbers = pd.to_numeric(pd.Series(words, dtype=object), errors="coerce").dropna().to_dict()
+    types = pd.api.types
     for name, dtype in frame.dtypes.items():
-        numeric = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
-        text = pd.api.types.is_string_dtype(dtype)
-        for mark, entry in numbers.items() if numeric else words.items() if text else ():
+        marks = words if types.is_string_dtype(dtype) else {}
+        if types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype):
+            marks = numbers
+        for mark, entry in marks.items():
             marked = frame[name] == entry
             if marked.any():
                 account.marks.add(mark)
@@ -116,36 +119,36 @@ def _without_last_blanks(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _tidied(frame: pd.DataFrame, account: Account, reading: Reading) -> pd.DataFrame:
     """Without empty and index columns that have no name; others without a name get one, told."""
-    names: list[str] = []
-    empty: list[int] = []
-    for k, name in enumerate(map(str, frame.columns)):
-        nameless = name.startswith("\0") or not name.strip()
-        names.append(f"column {k + 1}" if nameless else name)
-        column = frame.iloc[:, k]
-        if nameless and bool(column.isna().all()):
-            empty.append(k)
-        elif nameless and _counts_rows(column):
-            empty.append(k)
-            account.note(
-                "index-column",
-                f"Column {k + 1} of {account.name} has no name and only counts the rows; it is "
-                "left out.",
-            )
-        elif nameless and names[k] not in reading.drop:
-            account.tell(
-                "unnamed-column",
-                "stop",
-                f"Column {k + 1} of {account.name} has no name. Name it, or leave it out.",
-                column=names[k],
-                value=column.dropna().iloc[0],
-                remedy=f"--read drop='{names[k]}'",
-            )
-    frame = frame.set_axis(names, axis=1)
-    if any(bool(frame.iloc[:, k].isna().all()) for k in empty) and len(frame):
-        account.note("empty-columns", f"{account.name} has empty columns without a name; left out.")
-    kept = [k for k in range(len(names)) if k not in empty]
-    check_columns([names[k] for k in kept], account.name)
-    return frame.iloc[:, kept].copy()
+    names = list(frame.columns)
+    kept: list[int] = []
+    empty = False
+    for k, name in enumerate(names):
+        column, place = frame.iloc[:, k], f"Column {k + 1} of {account.name}"
+        if not name.startswith("\0") and name.strip():
+            kept.append(k)
+        elif bool(column.isna().all()):
+            empty = True
+        elif _counts_rows(column):
+            message = f"{place} has no name and only counts the rows; it is left out."
+            account.tell("index-column", "note", message)
+        else:
+            kept.append(k)
+            names[k] = f"column {k + 1}"
+            if names[k] not in reading.drop:
+                account.tell(
+                    "unnamed-column",
+                    "stop",
+                    f"{place} has no name. Name it, or leave it out.",
+                    column=names[k],
+                    value=column.dropna().iloc[0],
+                    remedy=f"--read drop='{names[k]}'",
+                )
+    if empty and len(frame):
+        message = f"{account.name} has empty columns without a name; left out."
+        account.tell("empty-columns", "note", message)
+    tidied = frame.set_axis(names, axis=1).iloc[:, kept].copy()
+    check_columns(tidied.columns, account.name)
+    return tidied
 
 
 def _counts_rows(column: pd.Series[Any]) -> bool:
@@ -164,7 +167,8 @@ def _mend(frame: pd.DataFrame, reading: Reading, account: Account) -> None:
     """Mend or tell of text that was decoded wrongly before it was saved."""
     names = {name: mended(name) for name in frame.columns if mended(name) != name}
     if names and not reading.mojibake:
-        _tell_of_mojibake(next(iter(names)), None, next(iter(names)), account)
+        first = next(iter(names))
+        _tell_of_mojibake(first, None, first, account)
     elif names:
         frame.rename(columns=names, inplace=True)
     for name, column in text_columns(frame, reading).items():
@@ -173,8 +177,8 @@ def _mend(frame: pd.DataFrame, reading: Reading, account: Account) -> None:
         if broken and reading.mojibake:
             frame[name] = frame[name].map(mended, na_action="ignore")
         elif broken:
-            first = broken[0]
-            _tell_of_mojibake(name, column.first_row(first), entries[first], account)
+            entry = broken[0]
+            _tell_of_mojibake(name, column.first_row(entry), entries[entry], account)
 
 
 def mended(text: str) -> str:
@@ -212,8 +216,9 @@ def _checked_total(
 ) -> pd.DataFrame:
     """The table, told whether a last row was (or may be) a total."""
     if raw.total is not None and (reading.totals == "drop" or _adds_up(frame, raw.total)):
-        account.note(
+        account.tell(
             "totals-row",
+            "note",
             f"The last row of {account.name} is the total of the others "
             f"({' '.join(filter(None, raw.total))[:60]!r}); it is left out.",
         )
@@ -243,7 +248,8 @@ def _checked_total(
 
 def _adds_up(frame: pd.DataFrame, total: Any) -> bool:
     """Whether the numbers of a total are sums of columns, in one style or another."""
-    sums = [float(frame[name].sum()) for name in frame.columns if frame[name].dtype.kind in "if"]
+    numbers = [frame[name] for name in frame.columns if frame[name].dtype.kind in "if"]
+    sums = [float(column.sum()) for column in numbers]
     for style in STYLES:
         found = [style.number(cell) for cell in total]
         known = [number for number in found if number is not None]
@@ -252,13 +258,14 @@ def _adds_up(frame: pd.DataFrame, total: Any) -> bool:
     return False
 
 
-def _ends_in_sums(frame: pd.DataFrame, least: int = 10) -> bool:
+def _ends_in_sums(frame: pd.DataFrame) -> bool:
     """Whether the last row holds the sums of the rows above, in two columns of numbers at least."""
     numbers = [name for name in frame.columns if frame[name].dtype.kind in "if"]
-    if len(frame) < least or len(numbers) < 2:
+    if len(frame) < LEAST_ROWS or len(numbers) < 2:
         return False
     table = frame[numbers].to_numpy(np.float64)
-    sums = np.nansum(table[:-1], axis=0)
-    known = ~np.isnan(table[-1])
-    telling = known & (np.abs(sums) > np.nanmax(np.abs(table[:-1]), axis=0, initial=0.0))
-    return bool(telling.sum() >= 2 and np.isclose(table[-1], sums, rtol=1e-9)[known].all())
+    above, last = table[:-1], table[-1]
+    sums = np.nansum(above, axis=0)
+    known = ~np.isnan(last)
+    telling = known & (np.abs(sums) > np.nanmax(np.abs(above), axis=0, initial=0.0))
+    return bool(telling.sum() >= 2 and np.isclose(last, sums, rtol=1e-9)[known].all())

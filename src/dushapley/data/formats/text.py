@@ -7,6 +7,7 @@ import csv
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import partial
 from io import BytesIO, StringIO
 from typing import Any
 
@@ -41,6 +42,7 @@ MARKS = {
 """Byte-order marks, the longer ones first where one begins another."""
 CLOSE = 0.2
 """Coherence by which charset-normalizer's candidates may differ and still be as likely."""
+Dialect = type[csv.Dialect]
 SAMPLE, DETECTED_ON = 1 << 16, 1 << 13
 """Bytes looked at for the layout, and characters for the separator."""
 
@@ -56,8 +58,10 @@ def read_text(content: bytes, ending: str, reading: Reading, account: Account) -
     body = b"".join(content.split(b"\n", start)[start:])
     refuse_too_many_rows(account.name, body.count(b"\n"), reading)
     body, total = _without_total(body, how, reading)
-    parsed = _Parser(body, how, names, reading, account)
-    return Raw(parsed.table(), parsed.texts, total)
+    account.marks.update(mark for mark in reading.missing if _holds(body, how, mark))
+    named = [name or f"\0{k}" for k, name in enumerate(names)]
+    parsed = partial(_parsed, body, how, named, reading, account)
+    return Raw(parsed(), parsed, total)
 
 
 def as_utf8(content: bytes, reading: Reading, account: Account) -> bytes:
@@ -114,8 +118,9 @@ def _tell_encoding(encoding: str, content: bytes, account: Account) -> None:
         return
     words = text.replace(";", " ").replace(",", " ").split()
     word = shortened(next((word for word in words if not word.isascii()), ""))
-    account.note(
+    account.tell(
         "encoding",
+        "note",
         f"{account.name} is read as {encoding} (its first special letters: {word!r}); "
         "--read encoding=NAME takes another.",
     )
@@ -159,7 +164,7 @@ def _sample(content: bytes) -> bytes:
     """The first lines, whole ones."""
     end = SAMPLE
     for _ in range(4):  # wide tables have long lines
-        if content.count(b"\n", 0, end) >= 4 or end >= len(content):
+        if content.count(b"\n", 0, end) >= 4:
             break
         end *= 16
     if end >= len(content):
@@ -168,65 +173,72 @@ def _sample(content: bytes) -> bytes:
     return content[: cut + 1] if cut >= 0 else content
 
 
-def dialect(sample: bytes, ending: str, reading: Reading, account: Account) -> type[csv.Dialect]:
+def dialect(sample: bytes, ending: str, reading: Reading, account: Account) -> Dialect:
     """What separates columns: what the file's name says if every line agrees, else detected."""
     text = sample.decode("utf-8")
-    own, known = reading.sep or OWN_SEPARATOR.get(ending), account.known.get("sep")
-    for separator in (reading.sep, known):
-        if separator is not None and len(separator) != 1:
-            raise InvalidOwners(f"sep is {separator!r}; it takes one character.")
-    if own is not None and (reading.sep is not None or (known is None and _agrees(text, own))):
-        return _made(own)
-    if known is None and not any(
-        mark in text for mark in SEPARATORS[: 4 if ending == ".csv" else None]
-    ):
-        return _made(own or ",")  # a single column
-    found = _made(known) if known is not None else _detected_dialect(text, account)
-    if found.delimiter != own:
-        account.detected["sep"] = found.delimiter
-        account.note(
-            "separator", f"{account.name} has its columns separated by {found.delimiter!r}."
-        )
+    own, known = OWN_SEPARATOR.get(ending), account.known.get("sep")
+    told = known if reading.sep is None else reading.sep
+    if told is not None and len(told) != 1:
+        raise InvalidOwners(f"sep is {told!r}; it takes one character.")
+    if reading.sep is not None:
+        return _made(reading.sep)
+    if known is not None:
+        found = _made(known)
+    else:
+        likely = SEPARATORS[:4] if ending == ".csv" else SEPARATORS
+        if own is not None and _agrees(text, own):
+            return _made(own)
+        if not any(mark in text for mark in likely):
+            return _made(own or ",")  # a single column
+        found = _detected_dialect(text, account)
+    mark = found.delimiter
+    if mark != own:
+        account.detected["sep"] = mark
+        account.tell("separator", "note", f"{account.name} has its columns separated by {mark!r}.")
     return found
 
 
 def _agrees(text: str, separator: str) -> bool:
     """Whether all lines have the same number of fields, two at least, and names look like names."""
     try:
-        widths = {len(row) for row in csv.reader(StringIO(text), _made(separator)) if row}
-        head = next(csv.reader(StringIO(text), _made(separator)), [])
+        rows = list(csv.reader(StringIO(text), _made(separator)))
     except csv.Error:
         return False
-    mixed = any(mark in name for name in head for mark in SEPARATORS[:4] if mark != separator)
-    return len(widths) == 1 and widths.pop() > 1 and not mixed
+    widths = {len(row) for row in rows if row}
+    if len(widths) != 1 or widths == {1}:
+        return False
+    others = [mark for mark in SEPARATORS[:4] if mark != separator]
+    return not any(mark in name for name in rows[0] for mark in others)
 
 
-def _detected_dialect(text: str, account: Account) -> type[csv.Dialect]:
+def _detected_dialect(text: str, account: Account) -> Dialect:
     from clevercsv import Sniffer
     from clevercsv.exceptions import Error
 
     lines = text[:DETECTED_ON].splitlines(keepends=True)
-    whole = "".join(lines[:-1] if len(text) > DETECTED_ON and len(lines) > 2 else lines)
+    if len(text) > DETECTED_ON and len(lines) > 2:
+        lines.pop()  # it was cut
     try:
-        found = Sniffer().sniff(whole, delimiters=list(SEPARATORS))
+        found = Sniffer().sniff("".join(lines), delimiters=list(SEPARATORS))
     except (Error, ValueError, IndexError, ZeroDivisionError):
         found = None
-    if found is None or not found.delimiter:
-        if "," in text:
-            return _made(",")
-        raise InvalidOwners(
-            f"It cannot be told what separates the columns of {account.name}: its first line is "
-            f"{shortened(text.splitlines()[0] if text else '', 60)!r}. Say it with --read sep=;."
-        )
-    return _made(found.delimiter, found.quotechar or '"', found.escapechar or None)
+    if found is not None and found.delimiter:
+        return _made(found.delimiter, found.quotechar or '"', found.escapechar or None)
+    if "," in text:
+        return _made(",")
+    first = shortened(text.splitlines()[0], 60)
+    raise InvalidOwners(
+        f"It cannot be told what separates the columns of {account.name}: its first line is "
+        f"{first!r}. Say it with --read sep=;."
+    )
 
 
-def _made(separator: str, quote: str = '"', escape: str | None = None) -> type[csv.Dialect]:
+def _made(separator: str, quote: str = '"', escape: str | None = None) -> Dialect:
     how = {"delimiter": separator, "quotechar": quote, "escapechar": escape}
     return type("Found", (csv.excel,), how)
 
 
-def _lines(sample: bytes, how: type[csv.Dialect]) -> tuple[list[list[str]], list[int]]:
+def _lines(sample: bytes, how: Dialect) -> tuple[list[list[str]], list[int]]:
     """Records of the sample, and the line of the file that each starts on."""
     csv.field_size_limit(1 << 30)
     reader = csv.reader(StringIO(sample.decode("utf-8"), newline=""), how)
@@ -241,16 +253,13 @@ def _lines(sample: bytes, how: type[csv.Dialect]) -> tuple[list[list[str]], list
     return records, starts
 
 
-def _without_total(
-    body: bytes, how: type[csv.Dialect], reading: Reading
-) -> tuple[bytes, list[str] | None]:
+def _without_total(body: bytes, how: Dialect, reading: Reading) -> tuple[bytes, list[str] | None]:
     """The rows, less a last line that calls itself a total, which is given back."""
     kept = body.rstrip(b"\n" + how.delimiter.encode() + b" ")
     cut = kept.rfind(b"\n") + 1
     if reading.totals == "keep" or cut == 0 or len(kept) - cut > SAMPLE:
         return body, None
-    end = body.find(b"\n", cut)
-    text = body[cut : end if end >= 0 else len(body)].decode("utf-8")
+    text = body[cut:].partition(b"\n")[0].decode("utf-8")
     try:
         last = next(csv.reader([text], how), [])
     except csv.Error:
@@ -258,89 +267,77 @@ def _without_total(
     return (body[:cut], last) if is_total(last) else (body, None)
 
 
-class _Parser:
-    """Rows of separated text by Arrow, whose numbers are the nearest to what is written."""
+def _parsed(
+    body: bytes,
+    how: Dialect,
+    names: list[str],
+    reading: Reading,
+    account: Account,
+    texts: Sequence[str] = (),
+) -> pa.Table:
+    """All columns in the types that they seem to have, or some as text.
 
-    def __init__(
-        self,
-        body: bytes,
-        how: type[csv.Dialect],
-        names: Sequence[str],
-        reading: Reading,
-        account: Account,
-    ) -> None:
-        self.body, self.how, self.account = body, how, account
-        self.names = [name or f"\0{k}" for k, name in enumerate(names)]
-        self.marks = reading.missing
+    Arrow reads them: its numbers are the nearest to what is written.
+    """
+    if not body.strip():
+        return pa.table({name: pa.array([], pa.string()) for name in names})
+    ragged: list[Any] = []
 
-    def table(self) -> pa.Table:
-        """All columns, in the types that they seem to have."""
-        self.account.marks.update(mark for mark in self.marks if self._holds(mark))
-        return self._read({})
+    def keep(row: Any) -> str:
+        ragged.append(row)
+        return "skip"
 
-    def texts(self, names: Sequence[str]) -> pa.Table:
-        """Some columns as text."""
-        return self._read(dict.fromkeys(names, pa.string()), list(names))
-
-    def _read(self, types: dict[str, Any], only: list[str] | None = None) -> pa.Table:
-
-        if not self.body.strip():
-            return pa.table({name: pa.array([], pa.string()) for name in self.names})
-        ragged: list[Any] = []
-
-        def keep(row: Any) -> str:
-            ragged.append(row)
-            return "skip"
-
-        longest = max(map(len, self.body[: 1 << 24].split(b"\n", 64)[:64]))
-        # a block takes the longest line, and leaves some for other threads
-        block = max(1 << 20, min(8 * longest, 1 << 30))
-        try:
-            table = arrow.read_csv(
-                BytesIO(self.body),
-                arrow.ReadOptions(column_names=self.names, block_size=block),
-                arrow.ParseOptions(
-                    delimiter=self.how.delimiter,
-                    quote_char=self.how.quotechar or False,
-                    escape_char=self.how.escapechar or False,
-                    newlines_in_values=(self.how.quotechar or '"').encode() in self.body,
-                    invalid_row_handler=keep,
-                ),
-                arrow.ConvertOptions(
-                    null_values=[*MISSING, *self.marks],
-                    strings_can_be_null=True,
-                    column_types=types,
-                    include_columns=only or [],
-                    true_values=["true", "True", "TRUE"],
-                    false_values=["false", "False", "FALSE"],
-                ),
-            )
-        except (pa.ArrowException, ValueError, OSError, OverflowError) as error:
-            raise InvalidOwners(
-                f"{self.account.name} cannot be read as CSV: {str(error).strip()[:200]}."
-            ) from error
-        if ragged and only is None:
-            self._tell_of(ragged)
-        return table
-
-    def _holds(self, mark: str) -> bool:
-        """Whether a field is this mark: Arrow reads it as missing and does not say so."""
-        ends = re.escape(f"{self.how.delimiter}{self.how.quotechar or ''}".encode()) + rb"\r\n"
-        field = rb"(?:^|[" + ends + rb"])" + re.escape(mark.encode()) + rb"(?:$|[" + ends + rb"])"
-        return mark.encode() in self.body and re.search(field, self.body) is not None
-
-    def _tell_of(self, ragged: list[Any]) -> None:
-        row = ragged[0]
-        lines = b"\n" + self.body.rstrip(b"\n") + b"\n"
-        position = lines.find(b"\n" + row.text.encode() + b"\n")
-        number = None if position < 0 else lines.count(b"\n", 0, position) + 1
-        place = "" if number is None else f", row {number},"
-        self.account.tell(
-            "ragged-row",
-            "stop",
-            f"{len(ragged)} row(s) of {self.account.name} do not have the {row.expected_columns} "
-            f"fields that its names ask for; the first{place} has {row.actual_columns}: "
-            f"{shortened(row.text, 60)!r}. Mend these rows.",
-            row=number,
-            value=row.text,
+    longest = max(map(len, body[: 1 << 24].split(b"\n", 64)[:64]))
+    # a block takes the longest line, and leaves some for other threads
+    block = max(1 << 20, min(8 * longest, 1 << 30))
+    try:
+        table = arrow.read_csv(
+            BytesIO(body),
+            arrow.ReadOptions(column_names=names, block_size=block),
+            arrow.ParseOptions(
+                delimiter=how.delimiter,
+                quote_char=how.quotechar,
+                escape_char=how.escapechar or False,
+                newlines_in_values=str(how.quotechar).encode() in body,
+                invalid_row_handler=keep,
+            ),
+            arrow.ConvertOptions(
+                null_values=[*MISSING, *reading.missing],
+                strings_can_be_null=True,
+                column_types=dict.fromkeys(texts, pa.string()),
+                include_columns=list(texts),
+                true_values=["true", "True", "TRUE"],
+                false_values=["false", "False", "FALSE"],
+            ),
         )
+    except (pa.ArrowException, ValueError, OSError, OverflowError) as error:
+        raise InvalidOwners(
+            f"{account.name} cannot be read as CSV: {str(error).strip()[:200]}."
+        ) from error
+    if ragged and not texts:
+        _tell_of(ragged, body, account)
+    return table
+
+
+def _holds(body: bytes, how: Dialect, mark: str) -> bool:
+    """Whether a field is this mark: Arrow reads it as missing and does not say so."""
+    word = mark.encode()
+    end = rb"[" + re.escape(f"{how.delimiter}{how.quotechar}".encode()) + rb"\r\n]"
+    field = rb"(?:^|%b)%b(?:$|%b)" % (end, re.escape(word), end)
+    return word in body and re.search(field, body) is not None
+
+
+def _tell_of(ragged: list[Any], body: bytes, account: Account) -> None:
+    row = ragged[0]
+    lines = b"\n" + body.rstrip(b"\n") + b"\n"
+    position = lines.find(b"\n" + row.text.encode() + b"\n")
+    number, place = None, ""
+    if position >= 0:
+        number = lines.count(b"\n", 0, position) + 1
+        place = f", row {number},"
+    message = (
+        f"{len(ragged)} row(s) of {account.name} do not have the {row.expected_columns} fields "
+        f"that its names ask for; the first{place} has {row.actual_columns}: "
+        f"{shortened(row.text, 60)!r}. Mend these rows."
+    )
+    account.tell("ragged-row", "stop", message, row=number, value=row.text)

@@ -16,7 +16,6 @@ from dushapley.errors import InvalidOwners
 
 CHUNK = 1 << 20
 PACKED = (".gz", ".zip")
-Opener = Callable[[], Any]
 DAMAGED = (OSError, EOFError, zlib.error, BadZipFile, LargeZipFile, RuntimeError, ValueError,
            OverflowError)  # fmt: skip
 """What the standard library raises on archives that are cut short, damaged, or locked.
@@ -57,7 +56,7 @@ def _only_member(name: str, content: bytes, reading: Reading) -> tuple[str, byte
         return member, _whole(name, lambda: archive.open(inside[0]), reading)
 
 
-def _whole(name: str, opened: Opener, reading: Reading) -> bytes:
+def _whole(name: str, opened: Callable[[], Any], reading: Reading) -> bytes:
     """All of a stream, counted before it is kept, so that a bomb takes time but no memory."""
     with opened() as stream:
         for total in _running_total(stream):
@@ -91,8 +90,8 @@ def refuse_too_many_rows(name: str, found: int, reading: Reading) -> None:
         )
 
 
-def refuse_archive_bomb(name: str, content: bytes, reading: Reading) -> list[str]:
-    """Refuse an archive whose members unpack to too much, together; else their names."""
+def refuse_archive_bomb(name: str, content: bytes, reading: Reading) -> None:
+    """Refuse an archive whose members unpack to too much, together."""
     try:
         with ZipFile(BytesIO(content)) as archive:
             total = 0
@@ -101,7 +100,6 @@ def refuse_archive_bomb(name: str, content: bytes, reading: Reading) -> list[str
                     for size in _running_total(stream):
                         refuse_too_many_bytes(name, total + size, reading.max_bytes)
                     total += member.file_size
-            return archive.namelist()
     except InvalidOwners:
         raise
     except DAMAGED as error:

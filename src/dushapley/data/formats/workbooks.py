@@ -52,7 +52,7 @@ def read_workbook(content: bytes, ending: str, reading: Reading, account: Accoun
     names = [name or f"\0{k}" for k, name in enumerate(titles)]
     cells = [[None if cell == "" else cell for cell in row] for row in body]
     columns = ([row[k] if k < len(row) else None for row in cells] for k in range(len(names)))
-    return Raw(cells_of(zip(names, columns, strict=True)), total=total)
+    return Raw(cells_of(names, columns), total=total)
 
 
 def _rows(content: bytes, reading: Reading, account: Account) -> list[list[Any]]:

@@ -51,7 +51,8 @@ def of_classes(model: Any, X: Array, y: Array, classes: Array, trained: Array) -
     else:
         here = np.bincount(written, minlength=len(usual)) + usual
         weighed = chances * (here / here.sum() / usual) + 1e-12  # as common as it is written here
-        wrong, error = _wrong(weighed / weighed.sum(axis=1, keepdims=True), written)
+        weighed /= weighed.sum(axis=1, keepdims=True)
+        wrong, error = _wrong(weighed, written)
     off = float((said != written).mean())
     return [len(y), off, wrong, max(error, 0.5 / len(y)), *_exchange(said, written, chances)]
 
@@ -72,38 +73,37 @@ def _chances(model: Any, X: Array, classes: Array) -> FloatArray | None:
 
 def _wrong(chances: FloatArray, written: IntArray) -> tuple[float, float]:
     """Part of wrong labels by least squares, and its standard error."""
-    off = chances.argmax(axis=1) != written
     expected, k = 1 - chances.max(axis=1), chances.shape[1]
+    more = (chances.argmax(axis=1) != written) - expected
     weight = np.maximum(1 - expected * k / max(k - 1, 1), 0.05)
     power = float((weight**2).sum())
-    wrong = float((weight * (off - expected)).sum()) / power
-    left = weight * (off - expected - wrong * weight)
+    wrong = float((weight * more).sum()) / power
+    left = weight * (more - wrong * weight)
     return wrong, float(np.sqrt((left**2).sum() + 1e-12)) / power
 
 
 def _by_class(off: Array, written: IntArray, usual: FloatArray) -> tuple[float, float]:
     """Disagreement if each label were as common as usual, and its error, of a model of no doubt."""
-    counts = np.bincount(written, minlength=len(usual)).astype(np.float64)
-    missed = np.bincount(written, weights=off, minlength=len(usual))
-    here = counts > 0
+    here, places, counts = np.unique(written, return_inverse=True, return_counts=True)
+    missed = np.bincount(places, weights=off)
     share = usual[here] / usual[here].sum()
-    part_off, smooth = missed[here] / counts[here], (missed[here] + 0.5) / (counts[here] + 1)
-    variance = float((share**2 * smooth * (1 - smooth) / counts[here]).sum())
-    return float((share * part_off).sum()), float(np.sqrt(variance))
+    smooth = (missed + 0.5) / (counts + 1)
+    variance = float((share**2 * smooth * (1 - smooth) / counts).sum())
+    return float((share * (missed / counts)).sum()), float(np.sqrt(variance))
 
 
 def _exchange(said: IntArray, written: IntArray, chances: FloatArray) -> list[float]:
     """Agreement after the best exchange of labels, the one made most often, and what it gains."""
     from scipy.optimize import linear_sum_assignment
-    from scipy.sparse import coo_array
 
     size, nothing = chances.shape[1], [-1.0, -1.0, 0.0, UNKNOWN]
     if size > MOST_EXCHANGED or bool((written == written[0]).all()):  # or one for all
         return [float((said == written).mean()), *nothing]
-    counts = coo_array((np.ones(len(said)), (said, written)), shape=(size, size)).toarray()
+    counts = np.bincount(said * size + written, minlength=size**2).reshape(size, size)
     rows, columns = linear_sum_assignment(-(counts + 0.5 * np.eye(size)))
-    moved = np.where(rows == columns, 0, counts[rows, columns])
-    most, agreement = int(moved.argmax()), float(counts[rows, columns].sum() / len(said))
+    chosen = counts[rows, columns]
+    moved = np.where(rows == columns, 0, chosen)
+    most, agreement = int(moved.argmax()), float(chosen.sum() / len(said))
     if moved[most] == 0:
         return [agreement, *nothing]
     meant = np.empty(size, dtype=np.int64)
@@ -126,17 +126,20 @@ def of_numbers(model: Any, X: Array, y: Array, trained: Array) -> list[float]:
     stand before them) is taken back, in the others' units. The slope is of squeezed numbers, by the
     middle and spread of the targets that the model was trained on.
     """
-    said, target, usual = (  # one number a row
-        np.asarray(one, dtype=np.float64).reshape(len(one), -1).mean(axis=1)
-        for one in (model.predict(X), y, trained)
-    )
+    said, target, usual = map(_one_a_row, (model.predict(X), y, trained))
     slope, offset = _line(said, target)
     back = (target - offset) / slope if slope else target
     misses = [np.quantile(np.abs(one - said), GRID) for one in (target, back)]
     low, middle, high = np.quantile(usual, [0.25, 0.5, 0.75])
     spread = float(high - low) or float(usual.std()) or 1.0
-    trend = _trend(*(np.arcsinh((one - middle) / spread) for one in (said, target)))
-    return [len(y), *trend, slope, offset, *np.concatenate(misses).tolist()]
+    squeezed = (np.arcsinh((one - middle) / spread) for one in (said, target))
+    return [len(y), *_trend(*squeezed), slope, offset, *np.concatenate(misses).tolist()]
+
+
+def _one_a_row(numbers: Any) -> FloatArray:
+    """One number a row: the mean, where there are several."""
+    table = np.asarray(numbers, dtype=np.float64).reshape(len(numbers), -1)
+    return np.asarray(table.mean(axis=1))
 
 
 def _trend(said: FloatArray, target: FloatArray) -> tuple[float, float, float]:
@@ -145,17 +148,18 @@ def _trend(said: FloatArray, target: FloatArray) -> tuple[float, float, float]:
     power = float((away**2).sum())
     if power <= 0 or len(said) < 3:
         return 1.0, UNKNOWN, 0.0  # a prediction that never moves tells nothing
-    slope = float((away * off).sum()) / power
-    left = (off - slope * away) / np.maximum(1 - 1 / len(said) - away**2 / power, 0.1)
+    together = float((away * off).sum())
+    slope = together / power
+    freedom = np.maximum(1 - 1 / len(said) - away**2 / power, 0.1)
+    left = (off - slope * away) / freedom
     error = float(np.sqrt((away**2 * left**2).sum())) / power  # as of rows left out in turn
-    together = np.sqrt(power * float((off**2).sum()))
-    return slope, error, float((away * off).sum() / together) if together > 0 else 0.0
+    most = np.sqrt(power * float((off**2).sum()))
+    return slope, error, float(together / most) if most > 0 else 0.0
 
 
 def _line(said: FloatArray, target: FloatArray) -> tuple[float, float]:
     """A straight line through the middles of thirds: few wrong targets do not turn it."""
-    order = np.argsort(said, kind="stable")
-    thirds = [rows for rows in np.array_split(order, 3) if len(rows)]
+    thirds = [part for part in np.array_split(np.argsort(said, kind="stable"), 3) if len(part)]
     ends = [[float(np.median(one[rows])) for one in (said, target)] for rows in thirds]
     (x0, y0), (x1, y1) = ends[0], ends[-1]
     slope = (y1 - y0) / (x1 - x0) if x1 > x0 else 1.0
@@ -168,7 +172,7 @@ def within(model: Any, X: Array, y: Array, tolerance: float | None, classes: Arr
     if classes is not None or tolerance is None:
         return float((said == y).mean())
     miss = np.asarray(said, dtype=np.float64) - np.asarray(y, dtype=np.float64)
-    return float((np.abs(miss.reshape(len(y), -1)).mean(axis=1) <= tolerance).mean())
+    return float((_one_a_row(np.abs(miss)) <= tolerance).mean())
 
 
 def part(share: float, rows: float) -> Interval | None:
@@ -176,8 +180,10 @@ def part(share: float, rows: float) -> Interval | None:
     if not np.isfinite(share):
         return None
     z = half_width(1.0)
-    middle = (share + z**2 / (2 * rows)) / (1 + z**2 / rows)
-    width = z * np.sqrt(share * (1 - share) / rows + z**2 / (4 * rows**2)) / (1 + z**2 / rows)
+    shrink = 1 + z**2 / rows
+    middle = (share + z**2 / (2 * rows)) / shrink
+    variance = share * (1 - share) / rows + z**2 / (4 * rows**2)
+    width = z * np.sqrt(variance) / shrink
     low, high = max(0.0, middle - width), min(1.0, middle + width)
     return float(share), float(min(low, share)), float(max(high, share))
 
@@ -185,5 +191,5 @@ def part(share: float, rows: float) -> Interval | None:
 def mean_part(shares: FloatArray, rows: FloatArray) -> tuple[float, float]:
     """Mean of parts of so many rows each, and its error: √(Σ p(1 − p)/n) over their number."""
     smooth = (shares * rows + 1) / (rows + 2)  # so that a part of 0 or 1 is not without error
-    error = np.sqrt((smooth * (1 - smooth) / rows).sum()) / len(shares)
-    return float(shares.mean()), float(error)
+    variance = (smooth * (1 - smooth) / rows).sum()
+    return float(shares.mean()), float(np.sqrt(variance) / len(shares))

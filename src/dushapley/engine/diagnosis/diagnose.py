@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from copy import copy
 from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import AnyDict, FloatArray, Names
 from dushapley.data.overlap import overlap, row_hashes
 from dushapley.data.rows import is_table, take
 from dushapley.engine.diagnosis.agreement import mean_part, part
@@ -35,15 +36,15 @@ from dushapley.engine.diagnosis.probes import (
     task_of,
 )
 from dushapley.engine.diagnosis.reasons import Evidence, few_rows, reasons_for, within_one
-from dushapley.engine.executors import OutOfTime, make_executor
+from dushapley.engine.executors import make_executor
 from dushapley.engine.executors.base import Listed
-from dushapley.engine.executors.worker import one_blas_thread
 from dushapley.engine.ledger import Ledger
 from dushapley.games.base import Answers, Game, Outcome
 from dushapley.games.model.folds import FoldsGame
 from dushapley.games.model.game import ModelGame
 from dushapley.games.rows import RowsGame
 from dushapley.games.size.games import SizeGame
+from dushapley.processes import one_blas_thread
 from dushapley.results.diagnosis import Column, Diagnosis, Matrix, OwnerDiagnosis, Shared
 from dushapley.results.valuation import Valuation
 
@@ -182,22 +183,28 @@ class _Measured:
         self.labels = make(table, self.few)
         if model.classes is None and self.labels.tolerance is None:
             return
-        alone = self.ask(probes.knowing(self.labels.tolerance), 1)
+        judging = copy(probes)
+        judging.tolerance = self.labels.tolerance
+        alone = self.ask(judging, 1)
         if not alone.shape[1]:
             return
         self.alone, reach = alone[:, 0], alone[:, 1:3]
         if alone.shape[1] == self.n + 2:
             self.square, rows = alone[:, 1:], probes.n_rows
-            on_others = [np.delete(row[:-1], i) for i, row in enumerate(self.square)]
-            reach = np.array([mean_part(r, np.delete(rows, i)) for i, r in enumerate(on_others)])
+            reach = np.array(
+                [
+                    mean_part(np.delete(row[:-1], i), np.delete(rows, i))
+                    for i, row in enumerate(self.square)
+                ]
+            )
         means, errors = reach.T
         self.reach = Measure(means, errors, self.few)
 
     def _usual(self, probes: Probes, model: ModelGame) -> None:
         """Whether another of the usual models would do better."""
         if probes.trainings[3]:
-            numbers = self.ask(probes, 3)[0].tolist()
-            if note := better_model(model, numbers, probes.n_left):
+            note = better_model(model, self.ask(probes, 3)[0].tolist(), probes.n_left)
+            if note is not None:
                 self.notes[note] = None
 
     def _apart(self, probes: Probes) -> None:
@@ -206,7 +213,8 @@ class _Measured:
         for members, numbers in zip(probes.groups, self.ask(probes, 2), strict=True):
             if np.isfinite(numbers).any():
                 pairs[members] = numbers[: 2 * len(members)].reshape(-1, 2)
-        area, error = np.where(pairs == UNTOLD, np.nan, pairs).T
+        pairs[pairs == UNTOLD] = np.nan
+        area, error = pairs.T
         self.difference = Measure(area, error, self.few)
 
     def ask(self, probes: Probes, kind: int) -> FloatArray:
@@ -216,8 +224,9 @@ class _Measured:
         queries = np.eye(probes.n_players, dtype=np.bool_)
         blocks = Listed([(queries[[player]], None, None) for player in missing])
         for position, (outcome,) in self.executor.run(probes, blocks):
-            found[missing[position]] = outcome.scores
-            self._keep(probes, missing[position], outcome)
+            player = missing[position]
+            found[player] = outcome.scores
+            self._keep(probes, player, outcome)
         self.trainings += probes.trainings[kind]
         rows = [np.empty(0) if numbers is None else numbers for numbers in found.values()]
         table = np.full((len(rows), max(map(len, rows))), np.nan)
@@ -227,11 +236,14 @@ class _Measured:
 
     def _found(self, probes: Probes, player: int) -> FloatArray | None:
         """What the ledger knows of a probe."""
-        first = probes.key(player)
-        known = {} if self.ledger is None else self.ledger.read([first])
-        if self.ledger is None or first not in known:
+        if self.ledger is None:
             return None
-        keys = [probes.key(player, k) for k in range(-(-int(known[first].value) // WIDEST))]
+        first = probes.key(player)
+        known = self.ledger.read([first]).get(first)
+        if known is None:
+            return None
+        parts = range(-(-int(known.value) // WIDEST))
+        keys = [probes.key(player, k) for k in parts]
         scores = self.ledger.scores(keys)
         return np.concatenate([scores[key] for key in keys]) if len(scores) == len(keys) else None
 
@@ -244,23 +256,24 @@ class _Measured:
             size = len(outcome.scores)
             for k in reversed(range(-(-size // WIDEST))):  # the first is looked for, so stands last
                 numbers = outcome.scores[k * WIDEST : (k + 1) * WIDEST]
-                answers = Answers.of([Outcome(float(size), scores=numbers)])
-                self.ledger.write([probes.key(player, k)], answers)
+                part = Outcome(float(size), scores=numbers)
+                self.ledger.write([probes.key(player, k)], Answers.of([part]))
 
 
 def _diagnosis(found: _Measured, game: Game, valuation: Valuation) -> Diagnosis:
     evidence = _evidence(found, game, valuation)
     matrix, task = None, None if found.model is None else task_of(found.model)
     if found.square is not None:
-        columns = (*game.names, "test set") if found.tested else tuple(game.names)
-        cells = [tuple(map(_number, row[: len(columns)])) for row in found.square.tolist()]
-        matrix = Matrix(columns, tuple(cells))
+        columns = (*game.names, "test set") if found.tested else game.names
+        shown = found.square[:, : len(columns)].tolist()
+        matrix = Matrix(columns, tuple(tuple(map(_number, row)) for row in shown))
     if found.model is not None and found.n > MOST_MATRIX:
-        text = f"Whose model predicts whose labels is kept of up to {MOST_MATRIX} owners, not "
-        found.notes[f"{text}{found.n:,}."] = None
+        found.notes[
+            f"Whose model predicts whose labels is kept of up to {MOST_MATRIX} owners, not "
+            f"{found.n:,}."
+        ] = None
     owners = tuple(_owner(found, evidence, i) for i in range(found.n))
-    notes = tuple(found.notes)
-    return Diagnosis(task, evidence.target, found.trainings, owners, matrix, (), notes)
+    return Diagnosis(task, evidence.target, found.trainings, owners, matrix, (), tuple(found.notes))
 
 
 def _evidence(found: _Measured, game: Game, valuation: Valuation) -> Evidence:
@@ -280,8 +293,13 @@ def _evidence(found: _Measured, game: Game, valuation: Valuation) -> Evidence:
         camps = camps_of(agreement, found.probes.n_rows)
     tested: list[int | None] = [None] * n  # not where the test set was made of the owners' own
     if found.tested and model is not None:
-        test = np.unique(row_hashes(model.X_test, model.y_test))
+        test = row_hashes(model.X_test, model.y_test)
         tested = [len(np.intersect1d(test, rows)) for rows in model.owners.row_hashes]
+    shared: list[tuple[Shared, ...]] = [()] * n
+    shares: list[Measure] = []
+    if owners is not None:
+        shared = _shared(owners.row_hashes, game.names)
+        shares = label_shares(owners.y, classes, found.few)
     return Evidence(
         names=game.names,
         sizes=game.sizes,
@@ -290,7 +308,7 @@ def _evidence(found: _Measured, game: Game, valuation: Valuation) -> Evidence:
         labels=found.labels,
         difference=found.difference,
         columns=found.columns,
-        shared=[()] * n if owners is None else _shared(owners.row_hashes, game.names),
+        shared=shared,
         tested=tested,
         values=valuation.values,
         errors=valuation.total_errors,
@@ -300,27 +318,28 @@ def _evidence(found: _Measured, game: Game, valuation: Valuation) -> Evidence:
         untold=untold,
         left_out=frozenset() if found.probes is None else found.probes.left_out,
         camps=camps,
-        shares=[] if owners is None else label_shares(owners.y, classes, found.few),
+        shares=shares,
         agreement=agreement,
     )
 
 
 def _owner(found: _Measured, evidence: Evidence, i: int) -> OwnerDiagnosis:
     labels, difference, reach = found.labels, found.difference, found.reach
-    measured: dict[str, Any] = {}
+    measured: AnyDict = {}
     if labels is not None:
-        measured |= {
-            "disagreement": part(labels.disagreement.values[i], labels.rows[i]),
-            "usual_disagreement": labels.disagreement.usual(i),
-            "wrong": labels.wrong.interval(i, 0.0, 1.0),
-            "usual_wrong": within_one(labels.wrong.usual(i)),
+        off, wrong = labels.disagreement, labels.wrong
+        measured = {
+            "disagreement": part(off.values[i], labels.rows[i]),
+            "usual_disagreement": off.usual(i),
+            "wrong": wrong.interval(i),
+            "usual_wrong": within_one(wrong.usual(i)),
         }
     if reach.known[i]:
-        measured |= {"reach": reach.interval(i, 0.0, 1.0), "usual_reach": reach.usual(i)}
+        measured |= {"reach": reach.interval(i), "usual_reach": reach.usual(i)}
     return OwnerDiagnosis(
         owner=evidence.names[i],
         reasons=reasons_for(evidence, i),
-        difference=difference.interval(i, 0.0, 1.0),
+        difference=difference.interval(i),
         usual_difference=difference.usual(i),
         columns=evidence.columns[i],
         shared=evidence.shared[i],
@@ -342,9 +361,9 @@ def _gains(found: _Measured, game: Game, valuation: Valuation) -> tuple[FloatArr
         eye = np.eye(n, dtype=np.bool_)
         alone, without = game(eye), game(~eye)
     else:
-        trail = valuation.details.get("trail") or {}
-        ends = (trail.get(name) or [None] * n for name in ("alone", "without"))
-        alone, without = (np.array([np.nan if x is None else x for x in end]) for end in ends)
+        trail, unknown = valuation.details.get("trail") or {}, [None] * n
+        alone = np.array(trail.get("alone") or unknown, dtype=np.float64)
+        without = np.array(trail.get("without") or unknown, dtype=np.float64)
     return alone - valuation.u_empty, valuation.u_full - without
 
 
@@ -352,20 +371,23 @@ def _by_size(valuation: Valuation, first: FloatArray, last: FloatArray) -> Float
     """Values if only the number of rows counted: along the curve n/(n + b) that fits the gains."""
     sizes, gain = valuation.sizes, valuation.u_full - valuation.u_empty
     known = np.isfinite(first) & np.isfinite(last)
-    total = float(sizes.sum())
+    total, untold = float(sizes.sum()), np.full(len(sizes), np.nan)
     if not known.any() or total <= 0 or len(sizes) < 2:
-        return np.full(len(sizes), np.nan)
+        return untold
     rows = np.concatenate([sizes[known], total - sizes[known]])
     worth = np.concatenate([first[known], gain - last[known]])
 
     def curve(b: float) -> Any:
         return lambda n: gain * (total + b) / total * n / (n + b)
 
-    halves = total * np.logspace(-4, 1.5, 60)
-    b = min(halves, key=lambda half: float(np.abs(curve(half)(rows) - worth).sum()))
-    by_size = SizeGame(sizes, curve(float(b)))
-    solved = by_size.closed_form("exact" if len(sizes) <= EXACT_OWNERS else "du")
-    return np.full(len(sizes), np.nan) if solved is None else solved.values
+    def missed(b: float) -> float:
+        return float(np.abs(curve(b)(rows) - worth).sum())
+
+    half = min(total * np.logspace(-4, 1.5, 60), key=missed)
+    solved = SizeGame(sizes, curve(float(half))).closed_form(
+        "exact" if len(sizes) <= EXACT_OWNERS else "du"
+    )
+    return untold if solved is None else solved.values
 
 
 def _columns(base: RowsGame, probes: Probes) -> list[tuple[Column, ...]]:
@@ -377,26 +399,22 @@ def _columns(base: RowsGame, probes: Probes) -> list[tuple[Column, ...]]:
     names = list(base.owners.columns or ()) if encoding is None else list(encoding.outputs)
     if is_table(X[0]):
         names = [str(name) for name in X[0].columns]
-    if len(names) != blocks[0].shape[1]:
-        names = [f"column {j + 1}" for j in range(blocks[0].shape[1])]
-    return [
-        other_units(blocks[i], [block for k, block in enumerate(blocks) if k != i], names)
-        for i in range(n)
-    ]
+    width = blocks[0].shape[1]
+    if len(names) != width:
+        names = [f"column {j + 1}" for j in range(width)]
+    return [other_units(own, blocks[:i] + blocks[i + 1 :], names) for i, own in enumerate(blocks)]
 
 
-def _shared(hashes: Sequence[Any], names: Sequence[str]) -> list[tuple[Shared, ...]]:
+def _shared(hashes: Sequence[Any], names: Names) -> list[tuple[Shared, ...]]:
     """With whom each owner shares more rows than chance explains."""
     found = overlap(hashes)
     lists: list[list[Shared]] = [[] for _ in names]
     for k in np.flatnonzero(found.striking & (found.one != found.other)):
         other, rows = names[int(found.other[k])], int(found.rows[k])
-        lists[int(found.one[k])].append(Shared(other, rows, float(found.chance[k])))
-    return [tuple(sorted(shared, key=lambda one: -one.rows)) for shared in lists]
+        shared = Shared(other, rows, float(found.chance[k]))
+        lists[int(found.one[k])].append(shared)
+    return [tuple(sorted(some, key=lambda one: -one.rows)) for some in lists]
 
 
 def _number(x: float) -> float | None:
     return float(x) if np.isfinite(x) else None
-
-
-__all__ = ["OutOfTime", "diagnose", "most_trainings", "with_rows"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray, IntArray
+from dushapley.arrays import Array, FloatArray, IntArray, Names
 from dushapley.hashing import random_numbers
 from dushapley.results.diagnosis import Column
 
@@ -73,7 +73,8 @@ def told_apart(blocks: Sequence[FloatArray], seed: int) -> list[float]:
     if len(enough) < 2:
         return [UNTOLD, UNTOLD] * len(blocks)
     rows = np.concatenate([blocks[k] for k in enough])
-    low = np.nanmin(np.where(np.isfinite(rows), rows, np.inf), axis=0, initial=np.inf)
+    known = np.where(np.isfinite(rows), rows, np.inf)
+    low = np.nanmin(known, axis=0, initial=np.inf)
     below = np.where(np.isfinite(low), low, 0.0) - 1.0  # holes are below the lowest
     rows = np.clip(np.where(np.isnan(rows), below, rows), -1e30, 1e30)
     whose = np.repeat(np.arange(len(enough)), [len(blocks[k]) for k in enough])
@@ -88,17 +89,17 @@ def told_apart(blocks: Sequence[FloatArray], seed: int) -> list[float]:
     seen = np.isfinite(votes[:, 0])
     found = np.full((len(blocks), 2), UNTOLD)
     for place, k in enumerate(enough):
-        own = whose == place
-        found[k] = area(votes[seen & own, place], votes[seen & ~own, place]) or UNTOLD
-    return [float(number) for number in found.ravel()]
+        own, its = whose == place, votes[:, place]
+        found[k] = area(its[seen & own], its[seen & ~own]) or UNTOLD
+    return found.ravel().tolist()
 
 
 def _out_of_bag(forest: Any, rows: FloatArray) -> FloatArray:
     """Mean votes of the trees that did not see a row; not numbers where all did."""
-    small = rows.astype(np.float32)
-    votes, counts = np.zeros((len(rows), len(forest.classes_))), np.zeros((len(rows), 1))
+    small, n = rows.astype(np.float32), len(rows)
+    votes, counts = np.zeros((n, len(forest.classes_))), np.zeros((n, 1))
     for tree, sample in zip(forest.estimators_, forest.estimators_samples_, strict=True):
-        out = np.bincount(sample, minlength=len(rows)) == 0
+        out = np.bincount(sample, minlength=n) == 0
         values = tree.tree_.predict(small[out]).reshape(int(out.sum()), -1)  # without its checks
         votes[out] += values / values.sum(axis=1, keepdims=True)
         counts[out] += 1
@@ -109,13 +110,14 @@ def area(own: FloatArray, others: FloatArray) -> list[float]:
     """Chance that an own row gets more votes than one of the others', and DeLong's error of it."""
     from scipy.stats import rankdata
 
-    if min(len(own), len(others)) < 2:
+    n, m = len(own), len(others)
+    if min(n, m) < 2:
         return []
     together = rankdata(np.concatenate([own, others]))
-    above = (together[: len(own)] - rankdata(own)) / len(others)
-    below = 1 - (together[len(own) :] - rankdata(others)) / len(own)
-    error = np.sqrt(above.var(ddof=1) / len(own) + below.var(ddof=1) / len(others))
-    return [float(above.mean()), float(error)]
+    above = (together[:n] - rankdata(own)) / m
+    below = 1 - (together[n:] - rankdata(others)) / n
+    variance = above.var(ddof=1) / n + below.var(ddof=1) / m
+    return [float(above.mean()), float(np.sqrt(variance))]
 
 
 STRETCH = 2.5
@@ -130,26 +132,25 @@ that lives elsewhere differs in more than one.
 """
 
 
-def other_units(
-    own: FloatArray, others: Sequence[FloatArray], names: Sequence[str]
-) -> tuple[Column, ...]:
+def other_units(own: FloatArray, others: Sequence[FloatArray], names: Names) -> tuple[Column, ...]:
     """Columns whose values are those of the others, but for a factor and a zero of their own.
 
     Quantiles over the others' quantiles lie on a straight line then; a column of another population
     has another shape, or the usual spread.
     """
-    pooled = np.concatenate(others)
-    pairs = [_measured(own[:, j], pooled[:, j]) for j in range(own.shape[1])]
+    pairs = list(map(_measured, own.T, np.concatenate(others).T))
     apart = np.array([_distance(*pair) for pair in pairs])
     factor, zero = np.zeros((2, len(pairs)), dtype=np.bool_)
     for j in np.flatnonzero(apart >= APART):
         factor[j], zero[j] = _line(*pairs[j])
-    if ((apart >= ALSO_APART) & ~factor & ~zero).any() or zero.sum() > 1:
+    odd = (apart >= ALSO_APART) & ~factor & ~zero
+    if odd.any() or zero.sum() > 1:
         zero[:] = False
-    return tuple(
-        Column(names[j], *(float(np.median(one)) for one in pairs[j]))
-        for j in np.flatnonzero(factor | zero).tolist()
-    )
+    found = []
+    for k in np.flatnonzero(factor | zero).tolist():
+        here, there = pairs[k]
+        found.append(Column(names[k], float(np.median(here)), float(np.median(there))))
+    return tuple(found)
 
 
 def _measured(here: FloatArray, there: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -165,20 +166,23 @@ def _distance(here: FloatArray, there: FloatArray) -> float:
     if len(here) < LEAST_ROWS or len(np.unique(there[:MOST_OWN])) < FEW_VALUES:
         return 0.0
     places = np.concatenate([here, there])
-    below = [np.searchsorted(np.sort(one), places, "right") / len(one) for one in (here, there)]
-    return float(np.abs(below[0] - below[1]).max())
+    mine, usual = (
+        np.searchsorted(np.sort(one), places, "right") / len(one) for one in (here, there)
+    )
+    return float(np.abs(mine - usual).max())
 
 
 def _line(here: FloatArray, there: FloatArray) -> tuple[bool, bool]:
     """Whether a factor, and whether a zero of its own alone, makes the others' column of it."""
     mine, usual = np.quantile(here, PLACES), np.quantile(there, PLACES)
-    rising = usual[-1] > usual[0] and mine[-1] > mine[0]
+    low, middle, high = usual[[0, 9, -1]].tolist()
+    rising = high > low and mine[-1] > mine[0]
     if not rising or np.corrcoef(mine, usual)[0, 1] ** 2 < STRAIGHT:
         return False, False
-    slope = float(np.polyfit(usual, mine, 1)[0])
-    far = abs(float(mine[9] - usual[9])) > usual[-1] - usual[0]
+    slope, own = float(np.polyfit(usual, mine, 1)[0]), float(mine[9])
+    far = abs(own - middle) > high - low
     # rows of one town have a small spread inside the usual range, and no zero in common with it
-    outside = not usual[0] <= mine[9] <= usual[-1]
-    same_zero = abs(mine[9] - slope * usual[9]) < 0.2 * slope * (usual[-1] - usual[0])
+    outside = not low <= own <= high
+    same_zero = abs(own - slope * middle) < 0.2 * slope * (high - low)
     stretched = slope > STRETCH or (slope < 1 / STRETCH and (outside or same_zero))
-    return bool(stretched), bool(far and not stretched)
+    return stretched, far and not stretched

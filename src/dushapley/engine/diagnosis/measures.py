@@ -46,6 +46,11 @@ def far(n_owners: int) -> float:
     return max(LEAST_FAR, NormalDist().inv_cdf(1 - ANYBODY / (2 * max(n_owners, 1))))
 
 
+def part_of(x: float) -> float:
+    """An estimate of a part, which may lie below 0 or above 1, as a part."""
+    return min(max(0.0, x), 1.0)
+
+
 @dataclass(frozen=True)
 class Measure:
     """A number for each owner (not a number: not measured), with its standard error.
@@ -74,28 +79,30 @@ class Measure:
     @cached_property
     def stands_out(self) -> BoolArray:
         """Who is so far from the others, to either side, that ranges of them leave it out."""
-        limit = far(len(self.values))
-        return np.array([abs(self.z(i)) > limit for i in range(len(self.values))])
+        distances = np.array([self.z(i) for i in range(len(self.values))])
+        return np.abs(distances) > far(len(distances))
 
     def is_above(self, i: int, least: float) -> bool:
         """Whether an owner stands out above the others, and by at least so much."""
-        if not self.known[i] or self.z(i) <= far(len(self.values)):
-            return False
-        return float(self.values[i]) - self.middle(i) > least
+        return self.z(i) > far(len(self.values)) and self.value(i) - self.middle(i) > least
+
+    def value(self, i: int) -> float:
+        """What was measured of one owner."""
+        return float(self.values[i])
 
     def left_out(self, i: int) -> tuple[int, int]:
         """How many of the others a range leaves out: those who stand out, those of few rows."""
         others = self.others(i)
-        odd, few = others & self.stands_out, others & ~self.stands_out & self.few
-        if (others & ~odd & ~few).any():
-            return int(odd.sum()), int(few.sum())
-        return 0, 0
+        odd = others & self.stands_out
+        n_odd, n_few = int(odd.sum()), int((others & self.few & ~odd).sum())
+        return (n_odd, n_few) if n_odd + n_few < others.sum() else (0, 0)
 
     def usual(self, i: int) -> Range | None:
         """From the smallest to the largest of the others, but for those of `left_out`."""
-        usual = self.others(i) & ~self.stands_out & ~self.few
-        others = self.values[usual if usual.any() else self.others(i)]
-        return (float(others.min()), float(others.max())) if len(others) else None
+        others = self.others(i)
+        usual = others & ~self.stands_out & ~self.few
+        values = self.values[usual if usual.any() else others]
+        return (float(values.min()), float(values.max())) if len(values) else None
 
     def middle(self, i: int) -> float:
         """The median of the others."""
@@ -106,23 +113,23 @@ class Measure:
 
         Two owners differ from each other alike, so that at least two others are needed.
         """
-        others = self.values[self.others(i)]
+        among = self.others(i)
+        others = self.values[among]
         if len(others) < 2 or not self.known[i]:
             return 0.0
-        noise = float(np.median(self.errors[self.others(i)] ** 2))
+        noise = float(np.median(self.errors[among] ** 2))
         middle = np.median(others)
         mad = NORMAL * float(np.median(np.abs(others - middle)))
         spread = max(0.0, mad**2 - noise)
         scale = np.sqrt(self.errors[i] ** 2 + spread + 1.57 * noise / len(others))
         return float((self.values[i] - middle) / max(scale, 1e-12))
 
-    def interval(self, i: int, low: float = -np.inf, high: float = np.inf) -> Interval | None:
-        """The measurement with its interval, within bounds."""
+    def interval(self, i: int) -> Interval | None:
+        """The measurement of a part with its interval, from 0 to 1."""
         if not self.known[i]:
             return None
-        value, width = float(self.values[i]), half_width(float(self.errors[i]))
-        ends = value - width, value + width
-        return tuple(min(max(low, x), high) for x in (value, *ends))  # type: ignore[return-value]
+        value, width = self.value(i), half_width(float(self.errors[i]))
+        return part_of(value), part_of(value - width), part_of(value + width)
 
 
 @dataclass(frozen=True)
@@ -165,12 +172,13 @@ class Labels:
 def labels_of_classes(table: FloatArray, few: BoolArray) -> Labels:
     """Of rows (score, rows, disagreement, wrong, error, and if exchanged: agreement, gain ...)."""
     score, rows, off, wrong, error, exchanged, *change, gain, gain_error = table.T
-    enough = rows >= LEAST_ROWS
-    chance = np.sqrt(np.maximum(off * (1 - off), 0.25 / np.maximum(rows, 1)) / np.maximum(rows, 1))
+    n = np.maximum(rows, 1)
+    chance = np.sqrt(np.maximum(off * (1 - off), 0.25 / n) / n)
+    wrong = np.where(rows >= LEAST_ROWS, wrong, np.nan)
     return Labels(
         rows=rows,
         disagreement=Measure(off, chance, few),
-        wrong=Measure(np.where(enough, wrong, np.nan), error, few),
+        wrong=Measure(wrong, error, few),
         mended=1 - exchanged,
         change=np.stack(change, axis=1),
         score=score,
@@ -187,12 +195,14 @@ def labels_of_numbers(table: FloatArray, few: BoolArray) -> Labels:
     tolerance = float(np.median(usual)) if usual else np.nan
     off, left = np.full((2, len(rows)), np.nan)
     for i in np.flatnonzero(known):  # what is missed by more than the tolerance
-        off[i], left[i] = (1 - np.interp(tolerance, one[i], GRID) for one in (raw, mended))
+        off[i] = 1 - np.interp(tolerance, raw[i], GRID)
+        left[i] = 1 - np.interp(tolerance, mended[i], GRID)
     error = np.sqrt(np.maximum(off * (1 - off), 0.05) / np.maximum(rows, 1))
+    flat = np.where(known, 1 - trend, np.nan)
     return Labels(
         rows=rows,
         disagreement=Measure(off, error, few),
-        wrong=Measure(np.where(known, 1 - trend, np.nan), trend_error, few),
+        wrong=Measure(flat, trend_error, few),
         mended=left,
         change=np.stack(change, axis=1),
         score=score,
@@ -222,12 +232,14 @@ def camps_of(agreement: FloatArray, rows: FloatArray) -> tuple[tuple[int, ...], 
     first, second = np.triu_indices(len(able), 1)
     ordered = np.sort(mutual[first, second])
     cut = int(np.diff(ordered).argmax())
-    if ordered[cut + 1] - ordered[cut] < LEAST_GAP or ordered[cut] > MOST_FOREIGN:
+    foreign, friendly = ordered[cut : cut + 2]
+    if friendly - foreign < LEAST_GAP or foreign > MOST_FOREIGN:
         return ()
-    friends = mutual > (ordered[cut] + ordered[cut + 1]) / 2
+    friends = mutual > (foreign + friendly) / 2
     np.fill_diagonal(friends, val=True)
     sides = {tuple(able[row].tolist()) for row in friends}  # everybody's friends: two sides only
-    if len(sides) != 2 or sum(map(len, sides)) != len(able) or min(map(len, sides)) < 2:
+    sizes = [len(side) for side in sides]
+    if len(sizes) != 2 or sum(sizes) != len(able) or min(sizes) < 2:
         return ()
     return tuple(sorted(sides, key=lambda side: (-len(side), side)))
 
@@ -239,10 +251,9 @@ def label_shares(
     lists = [y for y in targets if y is not None and y.ndim == 1]
     if classes is None or len(lists) < len(targets):
         return []
-    places = [np.searchsorted(classes, y) for y in lists]
-    counts = np.array([np.bincount(one, minlength=len(classes)) for one in places]) * 1.0
+    found = [np.bincount(np.searchsorted(classes, y), minlength=len(classes)) for y in lists]
+    counts = np.array(found, dtype=np.float64)
     rows = counts.sum(axis=1, keepdims=True)
     smooth = (counts + 0.5) / (rows + 1)
     errors = np.sqrt(smooth * (1 - smooth) / np.maximum(rows, 1))
-    pairs = zip((counts / rows).T, errors.T, strict=True)
-    return [Measure(one, error, few) for one, error in pairs]
+    return [Measure(*one, few) for one in zip((counts / rows).T, errors.T, strict=True)]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -98,27 +97,19 @@ class Probes(Game):
         self.groups = [part.tolist() for part in np.array_split(np.arange(n), groups)]
         ends = np.cumsum([0, n, n, groups, 1]).tolist()
         self.players = [range(*pair) for pair in pairwise(ends)]
-        names = [f"{kind} {k}" for kind, group in zip(KINDS, self.players, strict=True)
-                 for k in range(len(group))]  # fmt: skip
+        pairs = zip(KINDS, self.players, strict=True)
+        names = [f"{kind} {k}" for kind, group in pairs for k in range(len(group))]
         self._set_owners(None, names, len(names))
         limits = Limits() if base.training is None else base.training.limits
         self.training = Training(limits, deterministic=True)
         most = max(20, min(MOST_ROWS, MOST_TESTED // n))
-        self.rows = [
-            some_rows(f"{FORM} {hashed}", int(size), most)
-            for hashed, size in zip(base.owners.hashes, base.sizes, strict=True)
-        ]
+        sized = zip(base.owners.hashes, base.sizes.tolist(), strict=True)
+        self.rows = [some_rows(f"{FORM} {name}", int(size), most) for name, size in sized]
         self.n_rows = np.array([len(rows) for rows in self.rows], dtype=np.float64)
         self.n_left = n - groups  # for the usual models, of three an owner
         folds, others = tried(self.n_left)
         usual = folds * (1 + others) if others else 0
         self.trainings = (0, 0, groups, 0) if self.model is None else (n, n, groups, usual)
-
-    def knowing(self, tolerance: float | None) -> Probes:
-        """Return the same probes once it is known up to which miss a number is predicted."""
-        known = copy(self)
-        known.tolerance = tolerance
-        return known
 
     def key(self, player: int, part: int = 0) -> bytes:
         """Under which the numbers of a probe are kept: what decides them beyond the context."""
@@ -126,7 +117,8 @@ class Probes(Game):
         hashes = self.base.owners.hashes  # in their order: rows are joined, and numbers stand, so
         whose = hashes[place] if kind < 2 else str(place)
         about = f"{FORM} {KINDS[kind]} {whose} {part} {self.tolerance!r}"
-        return sha256("\n".join([about, *hashes, "", *sorted(hashes[k] for k in self.left_out)]))
+        without = sorted(hashes[k] for k in self.left_out)
+        return sha256("\n".join([about, *hashes, "", *without]))
 
     def _asked(self, player: int) -> tuple[int, int]:
         """Kind of a probe, and the owner or group that it is of."""
@@ -164,8 +156,9 @@ class Probes(Game):
                 return of_numbers(fitted, X, y, trained)
             return of_classes(fitted, X, y, model.classes, trained)
 
-        others = np.arange(self.base.n_players) != owner
-        usual = others & ~np.isin(np.arange(self.base.n_players), list(self.left_out))
+        everybody = np.arange(self.base.n_players)
+        others = everybody != owner
+        usual = others & ~np.isin(everybody, list(self.left_out))
         return self._trained(usual if usual.any() else others, measured)
 
     def _alone(self, owner: int) -> list[float]:
@@ -174,12 +167,13 @@ class Probes(Game):
         assert model is not None
 
         def measured(fitted: Any, _: Array) -> list[float]:
-            on = [within(fitted, *self._judged(k), self.tolerance, model.classes)
-                  for k in everybody]  # fmt: skip
-            test = within(fitted, model.X_test, model.y_test, self.tolerance, model.classes)
+            how = self.tolerance, model.classes
+            on = [within(fitted, *self._judged(k), *how) for k in everybody]
+            test = within(fitted, model.X_test, model.y_test, *how)
             if len(on) <= MOST_MATRIX:
                 return [*on, test]
-            return [*mean_part(np.delete(on, owner), np.delete(self.n_rows, owner)), test]
+            others, rows = np.delete(on, owner), np.delete(self.n_rows, owner)
+            return [*mean_part(others, rows), test]
 
         return self._trained(np.arange(self.base.n_players) == owner, measured)
 
@@ -195,7 +189,8 @@ class Probes(Game):
 
         def score(fitted: Any) -> tuple[float, FloatArray | None]:
             value = float(model.scorer.value(fitted))
-            value = value if model.at_least is None else max(value, model.nobody.value)
+            if model.at_least is not None:
+                value = max(value, model.nobody.value)
             return value, np.array([value, *measure(fitted, trained)])
 
         if model.classes is not None and y.ndim == 1 and bool((y == y[0]).all()):
@@ -203,23 +198,24 @@ class Probes(Game):
         else:
             name = model.keys(members[None], None)[0].hex()
             seed = whole_number(f"{model.seed} 0 {name}", 4)
-            numbers = training.train(
+            options = {} if weights is None else {model.weight_option: weights}
+            (_, numbers), _ = training.train(
                 model._makers[0],
                 (X, y),
                 score,
                 seed=seed,
                 seconds=model.training.limits.timeout,
-                options={} if weights is None else {model.weight_option: weights},
-            ).score[1]
+                options=options,
+            )
         assert numbers is not None
         return numbers.tolist()
 
     def _judged(self, owner: int) -> tuple[Rows, Array]:
         """Rows of an owner on which models are judged; models may write into them."""
-        y = self.base.owners.y[owner]
+        owners, rows = self.base.owners, self.rows[owner]
+        y = owners.y[owner]
         assert y is not None
-        rows = self.rows[owner]
-        return take(self.base.owners.X[owner], rows).copy(), y[rows].copy()
+        return take(owners.X[owner], rows).copy(), y[rows].copy()
 
     def _apart(self, group: int) -> list[float]:
         """Areas under the curve of a forest that tells whose rows are whose."""
@@ -230,8 +226,9 @@ class Probes(Game):
         owners, blocks = self.base.owners, []
         held = np.concatenate([np.unique(rows) for rows in owners.row_hashes])
         values, counts = np.unique(held, return_counts=True)
+        copies = values[counts > 1]
         for owner in members:  # without rows that others hold, too: copies cannot be told apart
-            own = np.flatnonzero(~np.isin(owners.row_hashes[owner], values[counts > 1]))
+            own = np.flatnonzero(~np.isin(owners.row_hashes[owner], copies))
             picked = some_rows(owners.hashes[owner], len(own), each)
             blocks.append(as_numbers(take(owners.X[owner], own[picked])))
         names = "\n".join(owners.hashes[owner] for owner in members)
@@ -262,17 +259,17 @@ def scores_of_usual(base: ModelGame, n_trainings: int) -> list[float]:
     there are too few trainings.
     """
     folds, others = tried(n_trainings)
-    X, y = base.owners.X, base.owners.y
-    plain = not is_table(X[0]) and X[0].dtype.kind in "biuf" and X[0].ndim == 2
-    if not others or not plain or any(part is None or part.ndim > 1 for part in y):
-        return []
     owners, most = base.owners, max(1, MOST_FOLDED // base.n_players)
-    picked = {  # some rows of everybody's, in the order of content
-        j: some_rows(f"model {owners.hashes[j]}", int(base.sizes[j]), most) for j in base.order
-    }
-    rows = joined([take(owners.X[j], some) for j, some in picked.items()])
-    targets = [np.asarray(owners.y[j])[some] for j, some in picked.items()]
-    pooled = Owners.from_arrays({"all": (rows, np.concatenate(targets))})
+    X = owners.X[0]
+    plain = not is_table(X) and X.dtype.kind in "biuf" and X.ndim == 2
+    if not others or not plain or any(y is None or y.ndim > 1 for y in owners.y):
+        return []
+    rows, targets = [], []
+    for j in base.order:  # some rows of everybody's, in the order of content
+        some = some_rows(f"model {owners.hashes[j]}", int(base.sizes[j]), most)
+        rows.append(take(owners.X[j], some))
+        targets.append(np.asarray(owners.y[j])[some])
+    pooled = Owners.from_arrays({"all": (joined(rows), np.concatenate(targets))})
     found = _tried(pooled, base, base.model, folds)
     if found is None:
         return []
@@ -289,18 +286,15 @@ def better_model(base: ModelGame, numbers: Sequence[float], n_trainings: int) ->
     if not len(numbers):
         return None
     own, gain = numbers[:2]
-    folds = tried(n_trainings)[0]
-    found = zip(USUAL[task_of(base)], np.reshape(numbers[2:], (-1, 3)).tolist(), strict=False)
-    better = {
-        name: score
-        for name, (score, lead, error) in found
-        if score > NO_SCORE and lead > CLEARLY * error and lead > LEAST_BETTER * abs(gain)
-    }
-    if not better:
+    score, name = NO_SCORE, ""
+    for usual, place in zip(USUAL[task_of(base)], range(2, len(numbers), 3), strict=False):
+        value, lead, error = numbers[place : place + 3]
+        if value > score and lead > max(CLEARLY * error, LEAST_BETTER * abs(gain)):
+            score, name = value, usual
+    if not name:
         return None
-    name = max(better, key=lambda one: better[one])
     return (
-        f"Another model would do better: {name} scores {better[name]:.4g} in {folds}-fold "
+        f"Another model would do better: {name} scores {score:.4g} in {tried(n_trainings)[0]}-fold "
         f"cross-validation of the owners' own rows, this one {own:.4g} ({base.scoring}). The test "
         f"set was not asked. --model A,{name} shows the values under both; the first named pays."
     )
@@ -315,16 +309,15 @@ def _tried(owners: Owners, base: ModelGame, model: Any, folds: int) -> list[Outc
     """Nobody's and everybody's rows cross-validated under a model; None where that fails."""
 
     def make(own: Owners, X_test: Any, y_test: Any) -> ModelGame:
-        how: dict[str, Any] = {"scoring": base.scoring, "seed": base.seed}
-        if isinstance(model, str):
-            how["task"] = task_of(base)
-        return ModelGame(own, model, X_test, y_test, **how)
+        task: Any = task_of(base) if isinstance(model, str) else "auto"
+        return ModelGame(
+            own, model, X_test, y_test, scoring=base.scoring, task=task, seed=base.seed
+        )
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            pools = np.array([[False], [True]])
-            return list(FoldsGame(owners, make, folds).evaluate(pools, None))
+            return list(FoldsGame(owners, make, folds).evaluate(np.array([[False], [True]]), None))
     except Exception:  # a usual model may lack what the score needs, or its package
         return None
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray
-from dushapley.engine.diagnosis.measures import Labels, Measure, far
+from dushapley.arrays import BoolArray, FloatArray, Names
+from dushapley.engine.diagnosis.measures import Labels, Measure, far, part_of
 from dushapley.results.diagnosis import Column, Range, Reason, Shared
 from dushapley.terminal import decimals_for
 
@@ -41,7 +41,7 @@ NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 class Evidence:
     """All that was measured, owner by owner; None where it could not be."""
 
-    names: Sequence[str]
+    names: Names
     sizes: FloatArray
     target: str | None
     classes: Any
@@ -66,12 +66,18 @@ def few_rows(sizes: FloatArray) -> BoolArray:
     """Who has so few rows, beside the others, that what they show is mostly chance."""
     if len(sizes) < 2:
         return np.zeros(len(sizes), dtype=np.bool_)
-    return np.array([sizes[i] < FEW * np.median(np.delete(sizes, i)) for i in range(len(sizes))])
+    usual = [usual_rows(sizes, i) for i in range(len(sizes))]
+    return np.asarray(sizes < FEW * np.array(usual))
+
+
+def usual_rows(sizes: FloatArray, i: int) -> float:
+    """Rows that the others usually have."""
+    return float(np.median(np.delete(sizes, i)))
 
 
 def within_one(usual: Range | None) -> Range | None:
     """A range of parts, whose estimates may lie below 0 or above 1."""
-    return None if usual is None else (min(max(usual[0], 0.0), 1.0), min(max(usual[1], 0.0), 1.0))
+    return None if usual is None else (part_of(usual[0]), part_of(usual[1]))
 
 
 def reasons_for(evidence: Evidence, i: int) -> tuple[Reason, ...]:
@@ -82,14 +88,13 @@ def reasons_for(evidence: Evidence, i: int) -> tuple[Reason, ...]:
     found += [*_common(evidence, i), *_rows(evidence, i), *_untold(evidence, i)]
     if not any(r.accuses or r.code in ("unknown", "common") for r in found):
         found += _alike(evidence, i)
-    return (*found, *_size(evidence, i), *_pools(evidence, i)) or (
-        Reason("unknown", "Nothing could be measured of these data."),
-    )
+    found += [*_size(evidence, i), *_pools(evidence, i)]
+    return tuple(found) or (Reason("unknown", "Nothing could be measured of these data."),)
 
 
 def _units(evidence: Evidence, i: int) -> Reason | None:
     columns = evidence.columns[i]
-    if not columns or len(evidence.names) < 3:
+    if not columns:
         return None
     told = ", ".join(
         f"“{one.name}” has a middle value of {_short(one.here)} (others: {_short(one.others)})"
@@ -105,49 +110,54 @@ def _units(evidence: Evidence, i: int) -> Reason | None:
 
 def _camp(evidence: Evidence, i: int) -> Reason | None:
     """Of the smaller of two camps whose labels contradict each other."""
-    if len(evidence.camps) != 2 or len(evidence.camps[0]) == len(evidence.camps[1]):
+    if not evidence.camps:
         return None
-    return _of_camps(evidence, i, "target") if i in evidence.camps[1] else None
+    larger, smaller = evidence.camps
+    is_fewer = i in smaller and len(smaller) < len(larger)
+    return _of_camps(evidence, i, "target") if is_fewer else None
 
 
 def _of_camps(evidence: Evidence, i: int, code: str) -> Reason:
     own, other = sorted(evidence.camps, key=lambda camp: i not in camp)
     assert evidence.agreement is not None
-    friends = [k for k in own if k != i]
-    inside, outside = (float(evidence.agreement[i, list(side)].mean()) for side in (friends, other))
+    friends, predicted = [k for k in own if k != i], evidence.agreement[i]
+    inside = _percent(float(predicted[friends].mean()))
+    outside = _percent(float(predicted[list(other)].mean()))
     return Reason(
         code,
-        f"A model of your rows predicts {_percent(inside)} of the labels of "
-        f"{_count(len(friends))}, but {_percent(outside)} of those of {_count(len(other))}: two "
-        "groups write labels (or columns) differently, and the data cannot tell who is right; "
-        f"{_check(evidence)}.",
+        f"A model of your rows predicts {inside} of the labels of {_count(len(friends))}, but "
+        f"{outside} of those of {_count(len(other))}: two groups write labels (or columns) "
+        f"differently, and the data cannot tell who is right; {_check(evidence)}.",
     )
 
 
 def _foreign(evidence: Evidence, i: int) -> Reason | None:
     measure = evidence.difference
-    interval = measure.interval(i, 0.0, 1.0)
-    limit = far(len(evidence.names))
-    if interval is None or interval[1] < FOREIGN or measure.z(i) < limit:
+    interval = measure.interval(i)
+    if interval is None or interval[1] < FOREIGN or measure.z(i) < far(len(evidence.names)):
         return None
+    right, usual = _percent(interval[0]), _range(measure, i)
     sentence = (
-        "Your rows look unlike the others': told apart from them, "
-        f"{_percent(interval[0])} of pairs are sorted right ({_range(measure, i)}; "
-        "50% would be chance)"
+        f"Your rows look unlike the others': told apart from them, {right} of pairs are sorted "
+        f"right ({usual}; 50% would be chance)"
     )
     labels = evidence.labels
     if labels is not None and _stands_out(labels, i):
-        off = float(labels.disagreement.values[i])
-        sentence += f", and what the others would predict misses {_percent(off)} of your labels "
-        sentence += f"({_range(labels.disagreement, i)})"
+        off, usual = _misses(labels, i)
+        sentence += f", and what the others would predict misses {off} of your labels ({usual})"
     return Reason("rows", f"{sentence}: check whether they are of the population that is tested.")
 
 
 def _stands_out(labels: Labels, i: int) -> bool:
     if labels.tolerance is None:
         return labels.wrong.is_above(i, LEAST_WRONG)
-    flat = labels.wrong.is_above(i, LEAST_FLAT)
-    return flat or labels.disagreement.is_above(i, LEAST_FLAT)
+    return labels.wrong.is_above(i, LEAST_FLAT) or labels.disagreement.is_above(i, LEAST_FLAT)
+
+
+def _misses(labels: Labels, i: int) -> tuple[str, str]:
+    """What the others' model misses of an owner's rows, and what is usual."""
+    off = labels.disagreement
+    return _percent(off.value(i)), _range(off, i)
 
 
 def _target(evidence: Evidence, i: int) -> Reason | None:
@@ -155,18 +165,24 @@ def _target(evidence: Evidence, i: int) -> Reason | None:
     labels = evidence.labels
     if labels is None or not labels.disagreement.is_above(i, 0.0):
         return None
-    off, left = float(labels.disagreement.values[i]), float(labels.mended[i])
-    usual = labels.disagreement.middle(i)
-    if left - usual > MENDED * (off - usual) or not _is_mapped(labels, i, off - usual):
+    left, middle = float(labels.mended[i]), labels.disagreement.middle(i)
+    excess = labels.disagreement.value(i) - middle
+    if left - middle > MENDED * excess or not _is_mapped(labels, i, excess):
         return None
-    head = f"What the {_others(evidence, i)} would predict misses {_percent(off)} of your rows "
-    head += f"({_range(labels.disagreement, i)}), but only {_percent(left)} "
+    off, usual = _misses(labels, i)
+    head = (
+        f"What the {_others(evidence, i)} would predict misses {off} of your rows ({usual}), but "
+        f"only {_percent(left)} "
+    )
     if labels.tolerance is None:
         said, written = (evidence.classes[int(k)] for k in labels.change[i])
         change = f"if labels are exchanged: where they say {_label(said)}, you mostly write "
-        check = f"{_check(evidence)}, and that no columns are swapped"
-        return Reason("target", f"{head}{change}{_label(written)}: {check}.")
-    slope, offset = (float(x) for x in labels.change[i])
+        return Reason(
+            "target",
+            f"{head}{change}{_label(written)}: {_check(evidence)}, and that no columns are "
+            "swapped.",
+        )
+    slope, offset = labels.change[i].tolist()
     change = f"once your values are divided by about {slope:.2g}"
     if abs(offset) > 0.5 * abs(slope) * labels.tolerance:
         change += f", {_short(offset)} taken off first"
@@ -177,43 +193,43 @@ def _is_mapped(labels: Labels, i: int, excess: float) -> bool:
     """Whether one change explains all: enough labels, or numbers that follow as well as any."""
     if labels.gain is not None:
         enough = excess > LEAST_EXCHANGED and bool(labels.wrong.known[i])
-        gain = float(labels.gain.values[i]), float(labels.gain.errors[i])
-        return enough and gain[0] > far(len(labels.rows)) * gain[1]
+        gain, error = labels.gain.value(i), float(labels.gain.errors[i])
+        return enough and gain > far(len(labels.rows)) * error
     if labels.correlation is None or not labels.disagreement.is_above(i, LEAST_FLAT):
         return False
     assert labels.tolerance is not None
-    slope, offset = (float(x) for x in labels.change[i])
-    others = np.delete(labels.correlation, i)
-    follows = float(labels.correlation[i]) > FOLLOWS * float(np.nanmedian(others))
+    slope, offset = labels.change[i].tolist()
+    usual = float(np.nanmedian(np.delete(labels.correlation, i)))
+    if float(labels.correlation[i]) <= FOLLOWS * usual:
+        return False
     scaled = slope <= 0 or abs(np.log(slope)) > np.log(RESCALED)
-    return follows and (scaled or abs(offset) > labels.tolerance)
+    return scaled or abs(offset) > labels.tolerance
 
 
 def _labels(evidence: Evidence, i: int) -> Reason | None:
     labels = evidence.labels
     if labels is None or not _stands_out(labels, i):
         return None
-    others, off = f"what the {_others(evidence, i)} would predict", labels.disagreement
-    missed = f"on {_percent(float(off.values[i]))} of your rows ({_range(off, i)})"
+    others = f"what the {_others(evidence, i)} would predict"
+    off, usual = _misses(labels, i)
+    missed, check = f"on {off} of your rows ({usual})", _check(evidence)
     if labels.tolerance is None:
-        wrong = labels.wrong.interval(i, 0.0, 1.0)
-        assert wrong is not None
+        wrong, usual = _percent(part_of(labels.wrong.value(i))), _range(labels.wrong, i)
         return Reason(
             "labels",
-            f"Labels disagree with {others} {missed}; {_percent(wrong[0])} look wrong even "
-            "if rows that are hard to predict and labels that are common with you are allowed for "
-            f"({_range(labels.wrong, i)}): {_check(evidence)}, or whether it is less certain with "
-            "you.",
+            f"Labels disagree with {others} {missed}; {wrong} look wrong even if rows that are "
+            "hard to predict and labels that are common with you are allowed for "
+            f"({usual}): {check}, or whether it is less certain with you.",
         )
-    doubt = f"{_check(evidence)}, or whether it is measured less exactly with you"
-    if off.is_above(i, LEAST_FLAT):
+    doubt = f"{check}, or whether it is measured less exactly with you"
+    if labels.disagreement.is_above(i, LEAST_FLAT):
         return Reason("labels", f"Values are far from {others} {missed}: {doubt}.")
-    trend, usual = 1 - float(labels.wrong.values[i]), labels.wrong.usual(i)
-    ends = "unknown" if usual is None else f"{1 - usual[1]:.2f} to {1 - usual[0]:.2f}"
+    trend, ends = 1 - labels.wrong.value(i), labels.wrong.usual(i)
+    usual = "unknown" if ends is None else f"{1 - ends[1]:.2f} to {1 - ends[0]:.2f}"
     return Reason(
         "labels",
-        f"Where {others} rises by 1, your values rise by {trend:.2f} (others: "
-        f"{ends}{_left_out(labels.wrong, i)}), as if many of them belonged to other rows: {doubt}.",
+        f"Where {others} rises by 1, your values rise by {trend:.2f} (others: {usual}"
+        f"{_left_out(labels.wrong, i)}), as if many of them belonged to other rows: {doubt}.",
     )
 
 
@@ -222,21 +238,21 @@ def _common(evidence: Evidence, i: int) -> Iterator[Reason]:
     limit = far(len(evidence.names) * max(len(evidence.shares), 1))
     outside = []
     for k, share in enumerate(evidence.shares):
-        usual, here = share.usual(i), float(share.values[i])
-        if usual is None or len(evidence.names) < 3 or abs(share.z(i)) <= limit:
-            continue
-        beyond = max(usual[0] - here, here - usual[1])
-        outside += [(beyond, k)] if beyond > LEAST_SHARE else []
-    if not outside:
+        usual, here = share.usual(i), share.value(i)
+        if usual is not None and abs(share.z(i)) > limit:
+            beyond = max(usual[0] - here, here - usual[1])
+            outside.append((beyond, k))
+    beyond, k = max(outside, default=(0.0, 0))
+    if beyond <= LEAST_SHARE:
         return
-    share = evidence.shares[k := max(outside)[1]]
-    here, middle = float(share.values[i]), share.middle(i)
+    share, label = evidence.shares[k], _label(evidence.classes[k])
+    here, usual_share = share.value(i), _range(share, i)
+    more = "more" if here > share.middle(i) else "less"
     written = f"“{evidence.target}”" if evidence.target else "the target"
     yield Reason(
         "common",
-        f"With you, {written} is {_label(evidence.classes[k])} on {_percent(here)} of the rows "
-        f"({_range(share, i)}): it is {'more' if here > middle else 'less'} common with you, or "
-        "written by another rule.",
+        f"With you, {written} is {label} on {_percent(here)} of the rows ({usual_share}): it is "
+        f"{more} common with you, or written by another rule.",
     )
 
 
@@ -261,10 +277,9 @@ def _rows(evidence: Evidence, i: int) -> Iterator[Reason]:
         rows = "1 row" if sizes[i] == 1 else f"{sizes[i]:,.0f} rows"
         yield Reason(
             "small",
-            f"You have {rows} where the others usually have "
-            f"{np.median(np.delete(sizes, i)):,.0f}. What so few add depends on which "
-            "ones they happen to be: other rows of your kind might be worth much more or less, "
-            "which no range given here covers.",
+            f"You have {rows} where the others usually have {usual_rows(sizes, i):,.0f}. What so "
+            "few add depends on which ones they happen to be: other rows of your kind might be "
+            "worth much more or less, which no range given here covers.",
         )
 
 
@@ -277,30 +292,35 @@ def _untold(evidence: Evidence, i: int) -> Iterator[Reason]:
     elif labels is not None and not labels.wrong.known[i]:
         yield Reason("unknown", "Whether labels fit the others' cannot be told of so few rows.")
     elif labels is not None and len(evidence.names) == 2:
-        off = float(labels.disagreement.values[i])
+        off, _ = _misses(labels, i)
         yield Reason(
             "unknown",
-            f"What the other owner's rows would predict misses {_percent(off)} of yours; of two "
-            "owners, nobody can tell whose labels or rows are the odd ones.",
+            f"What the other owner's rows would predict misses {off} of yours; of two owners, "
+            "nobody can tell whose labels or rows are the odd ones.",
         )
 
 
 def _alike(evidence: Evidence, i: int) -> list[Reason]:
     labels = evidence.labels
-    if labels is None or len(evidence.names) < 3 or not labels.wrong.known[i]:
+    if labels is None:
         return []
-    off = float(labels.disagreement.values[i])
-    text = f"Nothing stands out: what the {_others(evidence, i)} would predict "
-    usual = _range(labels.disagreement, i)
-    return [Reason("alike", f"{text}misses {_percent(off)} of your rows ({usual}).")]
+    off, usual = _misses(labels, i)
+    return [
+        Reason(
+            "alike",
+            f"Nothing stands out: what the {_others(evidence, i)} would predict misses {off} of "
+            f"your rows ({usual}).",
+        )
+    ]
 
 
 def _size(evidence: Evidence, i: int) -> Iterator[Reason]:
     expected, value = float(evidence.by_size[i]), float(evidence.values[i])
     if not np.isfinite(expected):
         return
-    usual, own = (_worth(evidence, x) for x in (expected, value))
-    slack = max(0.1 * abs(expected), 0.0 if evidence.errors is None else 2 * evidence.errors[i])
+    usual, own = _worth(evidence, expected), _worth(evidence, value)
+    noise = 0.0 if evidence.errors is None else 2 * evidence.errors[i]
+    slack = max(0.1 * abs(expected), noise)
     apart = value - expected
     verdict = "they are worth what their number says"
     if abs(apart) > slack and few_rows(evidence.sizes)[i]:
@@ -349,7 +369,8 @@ def _check(evidence: Evidence, what: str = "the coding") -> str:
 
 def _others(evidence: Evidence, i: int) -> str:
     """How many others the model was trained on."""
-    others = len(evidence.names) - len({i} | evidence.left_out) or len(evidence.names) - 1
+    n = len(evidence.names)
+    others = n - len({i} | evidence.left_out) or n - 1
     return "other owner" if others == 1 else f"other {_number(others)}"
 
 
@@ -369,7 +390,8 @@ def _range(measure: Measure, i: int) -> str:
 
 def _left_out(measure: Measure, i: int) -> str:
     odd, few = measure.left_out(i)
-    told = [f"{_number(odd)} that stand{'s' * (odd == 1)} out"] if odd else []
+    stand = "stands" if odd == 1 else "stand"
+    told = [f"{_number(odd)} that {stand} out"] if odd else []
     told += [f"{_number(few)} of few rows"] if few else []
     return f", without {' and '.join(told)}" if told else ""
 

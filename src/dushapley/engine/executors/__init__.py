@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import Any
 
-from dushapley.engine.executors.base import Executor, OutOfTime
+from dushapley.engine.executors.base import Executor
 from dushapley.errors import InvalidOption
 from dushapley.games.policy import Limits
 from dushapley.validation import is_whole
 
-__all__ = ["EXECUTORS", "Executor", "OutOfTime", "check_executor", "check_limits", "make_executor"]
-
-EXECUTORS: dict[str, str | Callable[..., Executor]] = {
+EXECUTORS: dict[str, Any] = {
     name: f"dushapley.engine.executors.{name}.{name.title()}" for name in ("local", "dask", "ray")
 }
 """Makers of executors, called with (n_jobs, address, until); a dotted path is loaded when used."""
@@ -62,4 +59,5 @@ def make_executor(
     check_executor(name, n_jobs, address)
     maker = EXECUTORS[name]
     make = resolve_name(maker) if isinstance(maker, str) else maker
-    return make(n_jobs, address, until)
+    executor: Executor = make(n_jobs, address, until)
+    return executor

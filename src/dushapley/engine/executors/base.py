@@ -9,30 +9,29 @@ how it ended; a model's own error is never tried twice.
 
 from __future__ import annotations
 
-import signal
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
 from importlib import import_module
-from threading import current_thread, main_thread
+from itertools import islice
 from time import monotonic, sleep
-from types import FrameType
 from typing import Any, Protocol
 
 from dushapley.engine.executors.worker import (
     Block,
     Group,
     Numbered,
+    Paid,
     Parcel,
     Results,
-    TrainingEnded,
     WorkerLost,
     limits_of,
     pack,
 )
 from dushapley.errors import InvalidOption, WorkersLost
 from dushapley.games.base import Answers, Game
+from dushapley.processes import ChildEnded, interrupts_put_off
 from dushapley.validation import pool_name
 
 GROUPS = 4
@@ -52,6 +51,10 @@ PATIENCE = 60.0
 """Seconds to wait for a worker when there is none."""
 LOOK = 1.0
 """Seconds after which a wait looks up: time or workers may have run out, Ctrl-C been pressed."""
+
+
+Futures = Collection[Any]
+"""What executors hand out for groups: each has its own kind."""
 
 
 class OutOfTime(Exception):
@@ -111,40 +114,48 @@ class Executor(ABC):
     ----------
     until
         When to give up, by `time.monotonic`.
+
+    Attributes
+    ----------
+    game, handle
+        Whose blocks are paid for, and how workers know it.
+    mine
+        Closes what this run started.
     """
 
     def __init__(self, until: float) -> None:
-        self.until, self.pace = until, Pace()
-        self.game: Game | None = None
-        self.parcel: Parcel | None = None
+        self.until, self.pace, self.mine = until, Pace(), ExitStack()
+        self.game: Any = None
+        self.handle: Any = None
 
     @abstractmethod
     def count(self) -> int:
         """How many groups can be at work at once, now."""
 
     @abstractmethod
-    def ship(self, parcel: Parcel) -> None:
-        """Bring the game to the workers, once each; again after a loss."""
+    def ship(self, parcel: Parcel) -> Any:
+        """Bring the game to the workers, once each; again after a loss. What they know it by."""
 
     @abstractmethod
     def submit(self, group: Group, alone: bool) -> Any:
         """Hand out a group, or a single block whose last worker died; a future of its results."""
 
     @abstractmethod
-    def wait(self, futures: Collection[Any], seconds: float) -> Collection[Any]:
+    def wait(self, futures: Futures, seconds: float) -> Futures:
         """Those futures that are done, after at most this many seconds."""
 
     @abstractmethod
-    def result(self, future: Any) -> tuple[float, Results]:
-        """Seconds and results of a group; raises `WorkerLost`, or the model's own error."""
+    def result(self, future: Any) -> Paid:
+        """Seconds and results of a group; raises `ChildEnded`, or the model's own error."""
 
     @abstractmethod
-    def cancel(self, futures: Collection[Any]) -> None:
+    def cancel(self, futures: Futures) -> None:
         """Give up on these."""
 
-    @abstractmethod
     def close(self) -> None:
         """Let the workers go."""
+        self.game = self.handle = None
+        self.mine.close()
 
     def workers(self) -> int:
         """How many groups can be at work at once; waits a while for the first worker."""
@@ -168,13 +179,14 @@ class Executor(ABC):
 
         Blocks are taken as workers become free; it ends when none is out and none is to be had.
         """
-        self.feed, self.waiting = feed, deque[Numbered]()
-        self.losses, self.away = Counter[int](), dict[Any, Group]()
-        if not self._fill(1):
+        first = feed.take()
+        if first is None:
             return
+        self.feed, self.alone = feed, deque([first])
+        self.losses, self.away = Counter[int](), dict[Any, Group]()
         if self.game is not game:
             self.game, self.parcel = game, pack(game)
-            self._bring()
+            self.handle = self.ship(self.parcel)
         try:
             with interrupts_put_off() as answer_interrupt:
                 while self._hand_out():
@@ -184,63 +196,43 @@ class Executor(ABC):
         finally:
             self.cancel(list(self.away))
 
-    def _fill(self, count: int) -> bool:
-        """Have so many blocks wait, if the feed has them; whether any does."""
-        while len(self.waiting) < count and (numbered := self.feed.take()) is not None:
-            self.waiting.append(numbered)
-        return bool(self.waiting)
-
-    def _bring(self) -> None:
-        assert self.parcel is not None
-        self.workers()
-        self.ship(self.parcel)
-
     def _hand_out(self) -> bool:
         """Keep all workers busy, and some work at their doors; whether anything is away."""
-        assert self.game is not None
         workers, limited = self.workers(), limits_of(self.game).any
         while len(self.away) < AHEAD * workers:
-            size = 1 if limited else self.pace.size(len(self.waiting) + self.feed.left, workers)
-            if not self._fill(size):
+            size = 1 if limited else self.pace.size(self.feed.left, workers)
+            blocks = iter(self.feed.take, None)
+            group = [self.alone.popleft()] if self.alone else list(islice(blocks, size))
+            if not group:
                 break
-            group = [self.waiting.popleft()]
-            alone = self.losses[group[0][0]] > 0  # so that no other shares its fate
-            while self.waiting and len(group) < (1 if alone else size):
-                if self.losses[self.waiting[0][0]]:
-                    break
-                group.append(self.waiting.popleft())
-            self.away[self.submit(group, alone)] = group
+            self.away[self.submit(group, self.losses[group[0][0]] > 0)] = group
         return bool(self.away)
 
     def _take_in(self, future: Any) -> Results:
         group = self.away.pop(future)
         try:
             seconds, results = self.result(future)
-        except WorkerLost as lost:
+        except ChildEnded as lost:
             return self._try_again(group, lost)
         self.pace.saw(seconds, len(results))
         return results
 
-    def _try_again(self, group: Group, lost: WorkerLost) -> Results:
-        """Have the blocks of a lost group wait again; one that was lost too often counts as it may.
+    def _try_again(self, group: Group, lost: ChildEnded) -> Results:
+        """Have the blocks of a lost group wait, each alone, so that no other shares its fate.
 
-        A worker that is lost without a word may have died of something else: it has one try more.
+        One that was lost too often counts as the policy of a game with limits has it. A worker that
+        is lost without a word may have died of something else: it has one try more.
         """
         self.losses.update(number for number, _ in group)
-        number, block = group[0]
-        most = ATTEMPTS if isinstance(lost, TrainingEnded) else ATTEMPTS + 1
-        if len(group) == 1 and self.losses[number] >= most:
-            return [(number, self._given_up(block, lost, most))]
-        self._bring()
-        self.waiting.extend(group)
-        return []
-
-    def _given_up(self, block: Block, lost: WorkerLost, times: int) -> Answers:
-        """Answers to a block over which every worker dies, by the policy of a game with limits."""
-        assert self.game is not None
-        queries = block[0]
-        if limits_of(self.game).any and isinstance(lost, TrainingEnded):
-            return self.game.failed(queries, WorkerLost(f"{lost}, {times} times"))
+        number, (queries, *_) = group[0]
+        silent = isinstance(lost, WorkerLost)
+        times = ATTEMPTS + silent
+        if len(group) > 1 or self.losses[number] < times:
+            self.handle = self.ship(self.parcel)
+            self.alone.extend(group)
+            return []
+        if limits_of(self.game).any and not silent:
+            return [(number, self.game.failed(queries, WorkerLost(f"{lost}, {times} times")))]
         reason = str(lost)
         others = f" (or one of {len(queries) - 1} paid with it)" if len(queries) > 1 else ""
         raise WorkersLost(
@@ -268,34 +260,3 @@ def library(module: str, executor: str) -> Any:
             f"executor={executor!r} needs {executor.title()}, which is not installed: pip install "
             f"'dushapley[{executor}]'."
         ) from error
-
-
-@contextmanager
-def interrupts_put_off() -> Iterator[Callable[[], None]]:
-    """Note a Ctrl-C, and raise it where the function given is called, or at the end.
-
-    Raised anywhere, it may be raised in a destructor, where Python drops it: of the futures of a
-    cluster there are many. A second Ctrl-C is not put off. Neither is anything where somebody else
-    already listens, or in another thread, which never hears it.
-    """
-    heard: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if heard:
-            signal.default_int_handler(number, frame)
-        heard.append(number)
-
-    def answer() -> None:
-        if heard:
-            raise KeyboardInterrupt
-
-    theirs = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    if theirs or current_thread() is not main_thread():
-        yield answer
-        return
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield answer
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    answer()

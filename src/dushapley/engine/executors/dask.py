@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
+from copy import copy
 from importlib.metadata import version
 from logging import CRITICAL
 from shutil import rmtree
 from typing import Any
 
-from dushapley.engine.executors.base import Executor, library, seconds_left
+from dushapley.engine.executors.base import Executor, Futures, library, seconds_left
 from dushapley.engine.executors.worker import (
     Group,
+    Paid,
     Parcel,
-    Results,
     WorkerLost,
     cannot_unpack,
     pay,
 )
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersDiffer, WorkersLost
-from dushapley.processes import Child, own_folder
+from dushapley.processes import Child, ChildEnded, own_folder
 
 ADDRESS = re.compile(r"(tcp|tls|wss?)://.+:[0-9]+|(inproc|ucx)://.+")
 """Of a scheduler. Of what is none, Dask would take a while to close its client."""
@@ -59,10 +60,7 @@ class Dask(Executor):
     def __init__(self, n_jobs: int, address: Any = None, until: float = float("inf")) -> None:
         super().__init__(until)
         self.dask = library("distributed", "dask")
-        self._mine = ExitStack()  # closes what this run started
         self.client = self._connect(n_jobs, address)
-        self._game: Any = None
-        self._threads: dict[str, int] = {}
         self._places: dict[Any, str] = {}  # the worker that each future was meant for
 
     def _connect(self, n_jobs: int, address: Any) -> Any:
@@ -70,18 +68,17 @@ class Dask(Executor):
             if address.asynchronous:
                 raise InvalidOption("The Dask client is asynchronous; pass a synchronous one.")
             return address
-        security = None
         if address is None:
             with suppress(ValueError):
                 return self.dask.default_client()
-            security = self.dask.Security.temporary()
         elif not isinstance(address, str) or not ADDRESS.fullmatch(address):
             raise InvalidOption(
                 f"address is {address!r}; it needs to be a scheduler's with its port, like "
                 "tcp://host:8786, or a distributed.Client."
             )
         with ExitStack() as started:  # closed if nobody can talk to it
-            if address is None:
+            security = None if address else self.dask.Security.temporary()
+            if security is not None:
                 address = _started(n_jobs, security, started)
             try:
                 client = self.dask.Client(
@@ -93,58 +90,51 @@ class Dask(Executor):
                     "scheduler`) and name its address, for example tcp://host:8786."
                 ) from error
             started.callback(client.close)
-            self._mine = started.pop_all()
+            self.mine = started.pop_all()
         return client
 
     def count(self) -> int:
         """Threads of all workers; a cluster that stays silent is not waited for forever."""
-        waited = self.patience()
-        try:
-            with self._connection():
-                self._threads = dict(self.client.nthreads(callback_timeout=waited))
-        except TimeoutError as error:
-            seconds_left(self.until)
-            raise WorkersLost(
-                f"The Dask scheduler has not answered for {waited:g} s. See what keeps it or its "
-                "workers, start them again, and run again to go on."
-            ) from error
+        with self._connection():
+            self._threads = dict(self.client.nthreads(callback_timeout=self.patience()))
         return sum(self._threads.values())
 
-    def ship(self, parcel: Parcel) -> None:
+    def ship(self, parcel: Parcel) -> Any:
         """Send the game as a task, not as scattered data: Dask can run a task again elsewhere."""
         from dask import config
 
+        self.workers()  # so that there is one to be asked
         self._refuse_without_us(parcel)
         size = parcel.bounds[-1][1] + 10**7
         settings = {"distributed.admin.large-graph-warning-threshold": size}
         with config.set(settings), self._connection():
-            self._game = self.client.submit(_arrived, parcel, pure=False)
+            return self.client.submit(copy, parcel, pure=False)
 
     def submit(self, group: Group, alone: bool) -> Any:
         """Hand out to the least busy worker; left alone, Dask prefers those that hold the game."""
         busy = Counter(self._places.values())
-        place = min(self._threads, key=lambda w: busy[w] / self._threads[w], default=None)
+        place = min(self._threads, key=lambda w: busy[w] / self._threads[w])
         with self._connection():
             future = self.client.submit(
                 pay,
-                self._game,
+                self.handle,
                 group,
                 alone,
                 pure=False,
                 retries=0,
                 workers=place,
-                allow_other_workers=place is not None,
+                allow_other_workers=True,
             )
-        self._places[future] = place or ""
+        self._places[future] = place
         return future
 
-    def wait(self, futures: Collection[Any], seconds: float) -> Collection[Any]:
+    def wait(self, futures: Futures, seconds: float) -> Futures:
         self._refuse_lost()
         with suppress(TimeoutError, CancelledError), self.client.as_current():
             self.dask.wait(futures, timeout=seconds, return_when="FIRST_COMPLETED")
         return [future for future in futures if future.done()]
 
-    def result(self, future: Any) -> tuple[float, Results]:
+    def result(self, future: Any) -> Paid:
         self._places.pop(future, None)
         if future.status == "cancelled":
             self._refuse_lost()
@@ -157,21 +147,24 @@ class Dask(Executor):
             seconds_left(self.until)
             self._refuse_lost()
             raise WorkerLost(f"Dask: {type(error).__name__}") from error
-        except (DUShapleyError, WorkerLost):
+        except (DUShapleyError, ChildEnded):
             raise  # the model's own error, or what a worker said about itself
         except Exception as error:
             raise cannot_unpack(error) from error
 
     @contextmanager
     def _connection(self) -> Iterator[None]:
-        """Name a connection that breaks before the client itself has noticed."""
-        from distributed.client import ClosedClientError
-
+        """Name a connection that breaks before the client itself has noticed, or stays silent."""
+        waited = self.patience()
         try:
             yield
-        except TimeoutError:
-            raise  # silence is something else
-        except (OSError, ClosedClientError) as error:
+        except TimeoutError as error:
+            seconds_left(self.until)
+            raise WorkersLost(
+                f"The Dask scheduler has not answered for {waited:g} s. See what keeps it or its "
+                "workers, start them again, and run again to go on."
+            ) from error
+        except (OSError, self.dask.client.ClosedClientError) as error:
             raise WorkersLost(
                 f"The connection to the Dask scheduler is lost ({error}). Start it again, and run "
                 "again to go on."
@@ -200,19 +193,11 @@ class Dask(Executor):
                 "and run again to go on."
             )
 
-    def cancel(self, futures: Collection[Any]) -> None:
+    def cancel(self, futures: Futures) -> None:
         self._places.clear()
         if futures and self.client.status == "running":
             with suppress(WorkersLost), self._connection():
                 self.client.cancel(futures)
-
-    def close(self) -> None:
-        self._game = None
-        self._mine.close()
-
-
-def _arrived(parcel: Parcel) -> Parcel:
-    return parcel
 
 
 def _started(n_jobs: int, security: Any, kept: ExitStack) -> str:

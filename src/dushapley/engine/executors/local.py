@@ -9,32 +9,31 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
-from time import monotonic
 from typing import Any
 
 from joblib import effective_n_jobs
 
-from dushapley.engine.executors.base import Executor, Feed, OutOfTime
+from dushapley.engine.executors.base import Executor, Feed, Futures, seconds_left
 from dushapley.engine.executors.worker import (
     Group,
+    Paid,
     Parcel,
-    Results,
-    TrainingEnded,
     WorkerLost,
+    answers_of,
     hold,
     limits_of,
-    one_blas_thread,
-    pay_held,
+    pay,
 )
 from dushapley.errors import WorkersLost
 from dushapley.games.base import Answers, Game
 from dushapley.games.policy import timed_out
-from dushapley.processes import Child, ChildEnded
+from dushapley.processes import Child, ChildEnded, one_blas_thread
 
 GRACE = 2.0
 """Seconds beyond its limit after which a training is ended from outside."""
@@ -56,52 +55,39 @@ class Local(Executor):
     def __init__(self, n_jobs: int = 1, address: None = None, until: float = float("inf")) -> None:
         super().__init__(until)
         self.n_jobs = int(effective_n_jobs(n_jobs))
-        self._crew: Crew | None = None
 
     def run(self, game: Game, feed: Feed) -> Iterator[tuple[int, Answers]]:
-        if self.n_jobs == 1 and not limits_of(game).any:
-            return self._run_here(game, feed)
-        return super().run(game, feed)
-
-    def _run_here(self, game: Game, feed: Feed) -> Iterator[tuple[int, Answers]]:
+        if self.n_jobs > 1 or limits_of(game).any:
+            yield from super().run(game, feed)
+            return
         with one_blas_thread():
-            while (numbered := feed.take()) is not None:
-                if monotonic() > self.until:
-                    raise OutOfTime
-                number, (queries, draws, seed) = numbered
-                asked = game if seed is None else game.reseeded(seed)
-                yield number, Answers.of(asked.evaluate(queries, draws))
+            for number, block in iter(feed.take, None):
+                seconds_left(self.until)
+                yield number, answers_of(game, block)
 
     def count(self) -> int:
         return self.n_jobs
 
-    def ship(self, parcel: Parcel) -> None:
+    def ship(self, parcel: Parcel) -> Any:
         """Make a crew that holds the game; after a loss, it is already there."""
-        if self._crew is None or self._crew.parcel is not parcel:
-            self.close()
-            assert self.game is not None
-            self._crew = Crew(self.n_jobs, self.game, parcel)
+        if self.handle is None or self.handle.parcel is not parcel:
+            self.mine.close()
+            return self.mine.enter_context(closing(Crew(self.n_jobs, self.game, parcel)))
+        return self.handle
 
-    def submit(self, group: Group, alone: bool) -> Future[tuple[float, Results]]:
-        assert self._crew is not None
-        return self._crew.threads.submit(self._crew.pay, group)
+    def submit(self, group: Group, alone: bool) -> Any:
+        return self.handle.threads.submit(self.handle.pay, group)
 
-    def wait(self, futures: Collection[Any], seconds: float) -> Collection[Any]:
+    def wait(self, futures: Futures, seconds: float) -> Futures:
         return wait(futures, seconds, FIRST_COMPLETED).done
 
-    def result(self, future: Future[tuple[float, Results]]) -> tuple[float, Results]:
+    def result(self, future: Future[Paid]) -> Paid:
         return future.result()
 
-    def cancel(self, futures: Collection[Any]) -> None:
+    def cancel(self, futures: Futures) -> None:
         """Give up on these, and on the children that are at work on them."""
         if futures:
             self.close()
-            self.game = None  # another run needs another crew
-
-    def close(self) -> None:
-        if self._crew is not None:
-            self._crew.close()
-            self._crew = None
 
 
 class Crew:
@@ -112,17 +98,8 @@ class Crew:
     """
 
     def __init__(self, n_jobs: int, game: Game, parcel: Parcel) -> None:
-        self.game, self.parcel, self.limits = game, parcel, limits_of(game)
+        self.game, self.parcel = game, parcel
         self.file = TemporaryFile()  # noqa: SIM115 - closed with the crew
-        self._write(parcel)
-        path = f"/proc/{os.getpid()}/fd/{self.file.fileno()}"
-        self.sent = replace(parcel, contents=path) if Path(path).exists() else parcel
-        self.threads = ThreadPoolExecutor(n_jobs)
-        self.own = threading.local()
-        self.children: list[Child] = []
-        self.closing = False
-
-    def _write(self, parcel: Parcel) -> None:
         try:
             self.file.write(parcel.contents)  # type: ignore[arg-type]
             self.file.flush()
@@ -133,21 +110,25 @@ class Crew:
                 f"({error.strerror}). Free some space, name another folder in TMPDIR, or take "
                 "n_jobs=1; run again to go on."
             ) from error
+        path = f"/proc/{os.getpid()}/fd/{self.file.fileno()}"
+        self.sent = replace(parcel, contents=path) if Path(path).exists() else parcel
+        self.threads = ThreadPoolExecutor(n_jobs)
+        self.own = threading.local()
+        self.children: list[Child] = []
+        self.closing = False
 
-    def pay(self, group: Group) -> tuple[float, Results]:
+    def pay(self, group: Group) -> Any:
         """Have the child of this thread pay for a group; a late one counts as the game has it."""
-        timeout, seconds = self.limits.timeout, None
-        if timeout is not None:
-            seconds = self.limits.seconds(sum(len(block[0]) for _, block in group)) + GRACE
+        limits, seconds = limits_of(self.game), None
+        if limits.timeout is not None:
+            questions = sum(len(block[0]) for _, block in group)
+            seconds = limits.timeout * limits.trainings * questions + GRACE
         try:
-            paid: tuple[float, Results] = self._child().call(pay_held, group, seconds=seconds)
-        except ChildEnded as ended:
-            raise TrainingEnded(str(ended)) from ended
+            return self._child().call(pay, None, group, seconds=seconds)
         except TimeoutError:
-            assert timeout is not None
-            late = timed_out(timeout)
-            return timeout, [(n, self.game.failed(block[0], late)) for n, block in group]
-        return paid
+            assert limits.timeout is not None
+            late = timed_out(limits.timeout)
+            return limits.timeout, [(n, self.game.failed(block[0], late)) for n, block in group]
 
     def _child(self) -> Child:
         """The child of this thread; another one where it has ended."""
@@ -155,7 +136,7 @@ class Crew:
         if child is None or not child.alive:
             child = self.own.child = Child()
             self.children.append(child)
-            if self.closing:
+            if self.closing:  # which ended all children that there were
                 child.kill()
             try:
                 child.call(hold, self.sent)

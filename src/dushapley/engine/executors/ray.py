@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
-from contextlib import ExitStack
 from shutil import rmtree
 from socket import create_connection
 from typing import Any
 
-from dushapley.engine.executors.base import Executor, library
+from dushapley.engine.executors.base import Executor, Futures, library
 from dushapley.engine.executors.worker import (
     Group,
+    Paid,
     Parcel,
-    Results,
     WorkerLost,
     cannot_unpack,
     pay,
 )
 from dushapley.errors import DUShapleyError, InvalidOption, WorkersLost
-from dushapley.processes import own_folder, remove_abandoned_folders
+from dushapley.processes import ChildEnded, own_folder, remove_abandoned_folders
 
 LONGEST_NAME = 43
 """Letters that Ray leaves for the folder in the 107 that the name of a socket may have."""
@@ -50,24 +48,24 @@ class Ray(Executor):
         if address is None:
             os.environ.setdefault(ALONE, "0")
         self.ray = library("ray", "ray")
-        self._mine = ExitStack()  # closes what this run started
-        if not self.ray.is_initialized():
-            self._connect(n_jobs, address)
-        elif address is not None:
+        if address is not None:
+            self._connect(address)
+        elif not self.ray.is_initialized():
+            self._start(n_jobs)
+        self._pay = self.ray.remote(num_cpus=1, max_retries=0, retry_exceptions=False)(pay)
+
+    def _connect(self, address: Any) -> None:
+        """See whether anybody is there at all, and connect; Ray itself tries for many minutes."""
+        if self.ray.is_initialized():
             raise InvalidOption(
                 f"address is {address!r}, but Ray is already connected. Leave the address out to "
                 "use that connection, or call ray.shutdown() first."
             )
-        self._pay = self.ray.remote(num_cpus=1, max_retries=0, retry_exceptions=False)(pay)
-        self._game: Any = None
-
-    def _connect(self, n_jobs: int, address: Any) -> None:
-        if address is None:
-            self._start(n_jobs)
-            return
-        self._mine.callback(self.ray.shutdown)
+        self.mine.callback(self.ray.shutdown)
+        host, _, port = str(address).removeprefix("ray://").rpartition(":")
         try:
-            self._knock(str(address))
+            if host and port.isdigit():
+                create_connection((host, int(port)), timeout=self.patience() / 2).close()
             self.ray.init(address=address, log_to_driver=False, configure_logging=False)
         except (OSError, ValueError, RuntimeError) as error:
             raise WorkersLost(
@@ -83,9 +81,9 @@ class Ray(Executor):
                 f"variable {ALONE}=0 before Ray is imported, or start Ray yourself (ray.init())."
             )
         folder = own_folder(LONGEST_NAME)
-        self._mine.callback(remove_abandoned_folders)  # Ray's own processes end a while later
-        self._mine.callback(rmtree, folder, ignore_errors=True)
-        self._mine.callback(self.ray.shutdown)
+        self.mine.callback(remove_abandoned_folders)  # Ray's own processes end a while later
+        self.mine.callback(rmtree, folder, ignore_errors=True)
+        self.mine.callback(self.ray.shutdown)
         try:
             self.ray.init(
                 num_cpus=None if n_jobs == -1 else n_jobs,
@@ -101,31 +99,24 @@ class Ray(Executor):
                 "cluster by hand (`ray start --head`) and name its address."
             ) from error
 
-    def _knock(self, address: str) -> None:
-        """See whether anybody is there at all; Ray itself tries for many minutes."""
-        host, _, port = address.removeprefix("ray://").rpartition(":")
-        if host and port.isdigit():
-            create_connection((host, int(port)), timeout=self.patience() / 2).close()
-
     def count(self) -> int:
         return int(self.ray.cluster_resources().get("CPU", 0))
 
-    def ship(self, parcel: Parcel) -> None:
-        self._game = self.ray.put(parcel)
+    def ship(self, parcel: Parcel) -> Any:
+        return self.ray.put(parcel)
 
     def submit(self, group: Group, alone: bool) -> Any:
-        return self._pay.remote(self._game, group, alone)
+        return self._pay.remote(self.handle, group, alone)
 
-    def wait(self, futures: Collection[Any], seconds: float) -> Collection[Any]:
-        done: Collection[Any] = self.ray.wait(list(futures), num_returns=1, timeout=seconds)[0]
-        return done
+    def wait(self, futures: Futures, seconds: float) -> Any:
+        return self.ray.wait(list(futures), num_returns=1, timeout=seconds)[0]
 
-    def result(self, future: Any) -> tuple[float, Results]:
+    def result(self, future: Any) -> Paid:
         gone = self.ray.exceptions
         try:
             return self.ray.get(future)
         except gone.RayTaskError as error:
-            if isinstance(error.cause, DUShapleyError | WorkerLost):
+            if isinstance(error.cause, DUShapleyError | ChildEnded):
                 raise error.cause from None
             raise cannot_unpack(error.cause or error) from error
         except (
@@ -137,10 +128,6 @@ class Ray(Executor):
         ) as error:
             raise WorkerLost(f"Ray: {type(error).__name__}") from error
 
-    def cancel(self, futures: Collection[Any]) -> None:
+    def cancel(self, futures: Futures) -> None:
         for future in futures:
             self.ray.cancel(future, force=True)
-
-    def close(self) -> None:
-        self._game = None
-        self._mine.close()

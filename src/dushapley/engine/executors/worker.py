@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
-from threading import Lock
 from time import perf_counter
 from types import FunctionType
 from typing import Any
@@ -24,10 +23,10 @@ import numpy as np
 from dushapley.arrays import IntArray, Queries
 from dushapley.errors import DUShapleyError, InvalidGame, UtilityFailed, WorkersDiffer
 from dushapley.games.base import Answers, Game
-from dushapley.games.model.identity import ELSEWHERE, is_own, own_code
-from dushapley.games.policy import Limits
+from dushapley.games.model.identity import ELSEWHERE, is_own
+from dushapley.games.policy import Limits, Training
 from dushapley.hashing import MISSING, versions
-from dushapley.processes import Child, ChildEnded, limit_memory
+from dushapley.processes import Child, ChildEnded, limit_memory, one_blas_thread
 
 Block = tuple[Queries, IntArray | None, int | None]
 """Pools paid for together, with their draws, and under which other seed (see `Game.reseeded`)."""
@@ -35,6 +34,8 @@ Numbered = tuple[int, Block]
 Group = list[Numbered]
 """Blocks that travel together, by number."""
 Results = list[tuple[int, Answers]]
+Paid = tuple[float, Results]
+"""Seconds that a group took, and its answers by number."""
 
 ALIGNED = 64
 """Bytes: each array of a parcel begins at a multiple, as arithmetic prefers."""
@@ -42,12 +43,8 @@ BITS = {"dushapley", "numpy", "scipy", "sklearn"}
 """Packages that decide the bits of every training; those of the model are added."""
 
 
-class WorkerLost(Exception):
-    """A worker died before it could answer; its blocks may be paid elsewhere."""
-
-
-class TrainingEnded(WorkerLost):
-    """A process of its own ended over a block."""
+class WorkerLost(ChildEnded):
+    """A worker died without a word, perhaps of something else than the blocks it was given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +62,11 @@ class Parcel:
     packages
         Versions at the sender of what decides the bits of a training, and of all that the game is
         made of.
-    code
-        Digests of the user's own modules that the game is made of, for the sender only.
     """
 
     contents: np.ndarray[Any, Any] | str
     bounds: list[tuple[int, int]]
     packages: dict[str, str]
-    code: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def game(self) -> Game:
@@ -80,19 +74,6 @@ class Parcel:
 
         Its arrays stay where they are, and are read-only in every place alike.
         """
-        self._refuse_other_versions()
-        held = self.contents
-        if isinstance(held, str):
-            held = np.memmap(held, np.uint8, "r")
-        contents = held.data.toreadonly()
-        described, *arrays = (contents[start:end] for start, end in self.bounds)
-        try:
-            game: Game = pickle.loads(described, buffers=arrays)  # noqa: S301 - our own run
-        except Exception as error:
-            raise cannot_unpack(error) from error
-        return game
-
-    def _refuse_other_versions(self) -> None:
         here = _versions(name for name in self.packages if name != "Python")
         others = [
             f"{name} {installed} (driver: {wanted})"
@@ -104,6 +85,16 @@ class Parcel:
                 f"A worker has {', '.join(others)}, so its results could differ in some bit. "
                 "Install the same versions on all workers."
             )
+        held = self.contents
+        if isinstance(held, str):
+            held = np.memmap(held, np.uint8, "r")
+        contents = held.data.toreadonly()
+        described, *arrays = (contents[start:end] for start, end in self.bounds)
+        try:
+            game: Game = pickle.loads(described, buffers=arrays)  # noqa: S301 - our own run
+        except Exception as error:
+            raise cannot_unpack(error) from error
+        return game
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Parcel, (self.contents, self.bounds, self.packages)  # always packed
@@ -128,8 +119,7 @@ def pack(game: Game) -> Parcel:
     bounds = [(start, start + part.nbytes) for start, part in zip(starts, parts, strict=False)]
     for (start, end), part in zip(bounds, parts, strict=True):
         contents.data[start:end] = part
-    packages = _versions(sorted(BITS | _installed(modules)))
-    return Parcel(contents, bounds, packages, own_code(modules))
+    return Parcel(contents, bounds, _versions(sorted(BITS | _installed(modules))))
 
 
 def _describe(game: Game) -> tuple[bytes, list[pickle.PickleBuffer], set[str]]:
@@ -180,41 +170,32 @@ def answers_of(game: Game, block: Block) -> Answers:
 
 def limits_of(game: Game) -> Limits:
     """Limits of a game's trainings."""
-    return Limits() if game.training is None else game.training.limits
+    return (game.training or Training()).limits
 
 
-def pay(parcel: Parcel, group: Group, alone: bool = False) -> tuple[float, Results]:
+def pay(parcel: Parcel | None, group: Group, alone: bool = False) -> Paid:
     """Pay for a group of blocks; return its seconds, and its answers by number.
 
-    One whose last worker died travels alone, and is paid in a process of its own. Errors go home as
-    the library's own, without their causes, which may not be able to travel; so any other error
-    that arrives is the cluster's.
+    None is the game that this child process holds. A block whose last worker died travels alone,
+    and is paid in a process of its own. Errors go home as the library's own, without their causes,
+    which may not be able to travel; so any other error that arrives is the cluster's.
     """
     try:
-        return _pay_apart(parcel, group) if alone else _pay_here(parcel.game, group)
-    except (DUShapleyError, WorkerLost) as error:
+        if alone:
+            with closing(Child()) as child:
+                child.call(hold, parcel)
+                paid: Paid = child.call(pay, None, group)
+                return paid
+        game, started = (parcel or _HELD[0]).game, perf_counter()
+        with one_blas_thread():
+            results = [(number, answers_of(game, block)) for number, block in group]
+        return perf_counter() - started, results
+    except (DUShapleyError, ChildEnded) as error:
         answer: Exception = error
     except (Exception, SystemExit) as error:  # a worker must outlive a model that calls exit()
         answer = UtilityFailed(f"The game raised {type(error).__name__}: {error}.")
     answer.__cause__ = answer.__context__ = None
     raise answer
-
-
-def _pay_here(game: Game, group: Group) -> tuple[float, Results]:
-    started = perf_counter()
-    with one_blas_thread():
-        results = [(number, answers_of(game, block)) for number, block in group]
-    return perf_counter() - started, results
-
-
-def _pay_apart(parcel: Parcel, group: Group) -> tuple[float, Results]:
-    try:
-        with closing(Child()) as child:
-            child.call(hold, parcel)
-            paid: tuple[float, Results] = child.call(pay_held, group)
-            return paid
-    except ChildEnded as ended:
-        raise TrainingEnded(str(ended)) from ended
 
 
 _HELD: list[Parcel] = []
@@ -228,40 +209,3 @@ def hold(parcel: Parcel) -> None:
         memory = limits_of(parcel.game).memory
         if memory is not None:
             limit_memory(memory)
-
-
-def pay_held(group: Group) -> tuple[float, Results]:
-    """Pay for a group of blocks of the game that this child process holds."""
-    return pay(_HELD[0], group)
-
-
-_BLAS_LOCK = Lock()
-_BLAS: dict[str, Any] = {"inside": 0, "limit": None}
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """One BLAS thread in this process while anybody is inside, whichever thread that is.
-
-    Results of BLAS depend on its threads. The limit holds for the whole process, so the first
-    thread to enter sets it and the last to leave lifts it.
-    """
-    with _BLAS_LOCK:
-        _BLAS["inside"] += 1
-        if _BLAS["inside"] == 1:
-            _BLAS["limit"] = _thread_pools(len(sys.modules)).limit(limits=1)
-    try:
-        yield
-    finally:
-        with _BLAS_LOCK:
-            _BLAS["inside"] -= 1
-            if _BLAS["inside"] == 0:
-                _BLAS["limit"].restore_original_limits()
-
-
-@lru_cache(maxsize=1)
-def _thread_pools(_modules: int) -> Any:
-    """Those of loaded libraries. To look takes milliseconds, and libraries come with modules."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

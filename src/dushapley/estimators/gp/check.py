@@ -72,7 +72,7 @@ class Forecasts(NamedTuple):
 
     def squared(self) -> FloatArray:
         """Squared errors in units of their predicted variance."""
-        return np.asarray(self.errors**2 / self.variances)
+        return self.errors**2 / self.variances
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,11 @@ class FitCheck:
     @property
     def reason(self) -> str:
         """Why not to believe it, where that is so."""
-        if not self.sampled.any():
-            return ""
-        return f"at pools of {sizes_in_words(self.sampled)} owners its errors may tell owners apart"
+        return (
+            f"at pools of {sizes_in_words(self.sampled)} owners its errors may tell owners apart"
+            if self.sampled.any()
+            else ""
+        )
 
 
 def forecast(
@@ -99,9 +101,9 @@ def forecast(
 ) -> Forecasts:
     """Compare what was believed of a batch with its answers."""
     mean, variance = posterior.predict(pools)
-    scale, centre = posterior.observed.scale, posterior.observed.centre
-    owners = pools.sum(axis=1)
-    return Forecasts(answers - centre - scale * mean, scale**2 * variance, random, owners)
+    scale = posterior.observed.scale
+    errors = answers - posterior.observed.centre - scale * mean
+    return Forecasts(errors, scale**2 * variance, random, pools.sum(axis=1))
 
 
 def judge(
@@ -122,22 +124,22 @@ def judge(
     usual = WIDENING[0] + WIDENING[1] * n / (seen + 1)
     recently = np.minimum(recent.squared(), WILD).mean() if batches else usual
     widening = max(usual, (usual + float(recently)) / 2)
-    answers, scale = posterior.observed.answers, posterior.observed.scale
-    missed = np.concatenate([recent.errors, scale * posterior.leave_one_out()]) ** 2
+    answers = posterior.observed.answers
+    left_out = posterior.observed.scale * posterior.leave_one_out()
+    missed = np.concatenate([recent.errors, left_out]) ** 2
     spread = (answers - np.median(answers)) ** 2
-    unexplained = min(
-        float(typical(missed) / typical(spread)) if typical(spread) > 0 else 1.0
+    unexplained = [
+        typical(missed) / typical(spread) if typical(spread) > 0 else 1.0
         for typical in (np.mean, np.median)
-    )
+    ]
+    sampled = sampled_sizes(posterior, random, widening * claimed)
     return FitCheck(
         forecasts=len(recent.errors),
-        unexplained=unexplained,
+        unexplained=float(min(unexplained)),
         random_forecasts=len(drawn),
         surprise=float(drawn.mean()) if len(drawn) else 1.0,
         widening=widening,
-        sampled=sampled_sizes(posterior, random, widening * claimed)
-        | surprising_sizes(every, n)
-        | jumping_sizes(posterior),
+        sampled=sampled | surprising_sizes(every, n) | jumping_sizes(posterior),
     )
 
 
@@ -157,7 +159,8 @@ def all_alike(answers: FloatArray) -> bool:
 def sizes_in_words(sampled: BoolArray) -> str:
     """Numbers of owners, neighbours together."""
     sizes = np.flatnonzero(sampled)
-    runs = np.split(sizes, np.flatnonzero(np.diff(sizes) > 1) + 1)
+    gaps = np.flatnonzero(np.diff(sizes) > 1)
+    runs = np.split(sizes, gaps + 1)
     named = [f"{r[0]}" if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs]
     return " and ".join(named)
 
@@ -165,7 +168,8 @@ def sizes_in_words(sampled: BoolArray) -> str:
 def strata(n_players: int) -> IntArray:
     """Which stratum each number of owners 0..I belongs to; −1: asked whole, so never judged."""
     size = np.arange(n_players + 1)
-    small = np.log2(np.maximum(np.minimum(size, n_players - size), 1)).astype(np.int64)
+    nearest = np.maximum(np.minimum(size, n_players - size), 1)
+    small = np.log2(nearest).astype(np.int64)
     found = np.where(2 * size <= n_players, small, 100 + small)
     found[[0, 1, n_players]] = -1
     return found
@@ -175,7 +179,8 @@ def sampled_sizes(posterior: Posterior, random: BoolArray, claimed: float) -> Bo
     """Sizes of the strata in which the errors of predictions tell owners apart."""
     pools = posterior.observed.pools == 1
     n = pools.shape[1]
-    size, stratum = pools.sum(axis=1), strata(n)
+    size = pools.sum(axis=1)
+    stratum = strata(n)
     missed = posterior.leave_one_out()
     each = variances(size, missed, n, random)
     found = np.zeros(n + 1, dtype=np.bool_)
@@ -184,9 +189,9 @@ def sampled_sizes(posterior: Posterior, random: BoolArray, claimed: float) -> Bo
         here = inside[size]
         if (random & here).sum() >= FEWEST:
             slope = slope_map(pools[here], random[here], inside)
-            by_chance = float((slope**2 @ each[here]).sum())
+            by_chance = (slope**2 @ each[here]).sum()
             limit = 1 + SUSPECT * (2 / (n - 1)) ** 0.5
-            missing = float(((slope @ missed[here]) ** 2).sum())
+            missing = ((slope @ missed[here]) ** 2).sum()
             found |= inside & (missing > max(limit * by_chance, claimed))
     return found
 
@@ -209,8 +214,8 @@ def believable(slopes: FloatArray, missed: FloatArray, each: FloatArray) -> floa
         C, the errors r, and the variance of each as a sample.
     """
     n = len(slopes)
-    seen = float(((slopes @ missed) ** 2).sum())
-    by_chance = float((slopes**2 @ each).sum())
+    seen = ((slopes @ missed) ** 2).sum()
+    by_chance = (slopes**2 @ each).sum()
     most = 2 * max(n - 3, 0) / (n - 1)
     return max(0.0, 1 - most * by_chance / seen) if seen > 0 else 0.0
 
@@ -219,7 +224,8 @@ def surprising_sizes(every: Forecasts, n_players: int) -> BoolArray:
     """Sizes of the strata whose random pools were far from their forecasts, or one very far."""
     stratum = strata(n_players)
     found = np.zeros(n_players + 1, dtype=np.bool_)
-    squared, of = every.squared()[every.random], stratum[every.owners[every.random]]
+    squared = every.squared()[every.random]
+    of = stratum[every.owners[every.random]]
     for one in np.unique(of[of >= 0]).tolist():
         here = squared[of == one]
         average = (here.sum() + AS_EXPECTED) / (len(here) + AS_EXPECTED)
@@ -235,10 +241,11 @@ def jumping_sizes(posterior: Posterior) -> BoolArray:
     as much data are missed alike: a staircase leaves errors like the teeth of a saw, with slopes
     that no nugget tells of.
     """
-    answers, missed = posterior.observed.answers, posterior.leave_one_out()
+    answers = posterior.observed.answers
+    missed = posterior.leave_one_out()
     levels = len(np.unique(answers))
     jumps = levels <= VERY_FEW_LEVELS + len(answers) // PER_LEVEL
-    if float(np.sqrt((missed**2).mean())) > ROUGH:
+    if np.sqrt((missed**2).mean()) > ROUGH:
         jumps |= levels <= FEW_LEVELS + len(answers) // PER_FEW
         jumps |= neighbours_alike(posterior) > ALIKE_NEXT
     return (strata(len(posterior.weights)) >= 0) & jumps
@@ -260,8 +267,8 @@ def neighbours_alike(posterior: Posterior) -> float:
     counts = np.maximum(np.bincount(owners), 1)
     errors -= (np.bincount(owners, errors) / counts)[owners]
     errors = errors[np.argsort(posterior.seen.log_size[several], kind="stable")]
-    total = max(float(errors @ errors), LITTLE)
-    return float(len(errors) ** 0.5 * (errors[1:] @ errors[:-1]) / total)
+    total = max(errors @ errors, LITTLE)
+    return len(errors) ** 0.5 * (errors[1:] @ errors[:-1]) / total
 
 
 def slope_map(pools: BoolArray, random: BoolArray, sizes: BoolArray) -> FloatArray:
@@ -278,17 +285,20 @@ def slope_map(pools: BoolArray, random: BoolArray, sizes: BoolArray) -> FloatArr
     inside = sizes[pools.sum(axis=1)]
     total = np.zeros((n, len(pools)))
     pools, random = pools[inside], random[inside]
-    size, owner = pools.sum(axis=1), np.arange(n)[:, None]
-    weights, found = np.zeros((n, len(pools))), []
-    for kept, out in ((pools.T, 1), (~pools.T, 0)):
-        drawn, asked = _counts(kept & random, size), _counts(kept, size)
-        share = np.minimum(asked / _ways(n, out), 1.0)
+    size = pools.sum(axis=1)
+    owner = np.arange(n)[:, None]
+    weights = np.zeros((n, len(pools)))
+    found = []
+    for kept, members, sign in ((pools.T, 1, 1), (~pools.T, 0, -1)):
+        chosen = kept & random
+        drawn = _counts(chosen, size)
+        share = np.minimum(_counts(kept, size) / _ways(n, members), 1.0)
         each = (1 - share) / np.maximum(drawn, 1)
-        weights += np.where(kept & random, each[owner, size], 0.0) * (1 if out else -1)
+        weights += np.where(chosen, each[owner, size], 0.0) * sign
         found.append(drawn > 0)
     stands_for = _interpolated(found[0] & found[1] & sizes, np.flatnonzero(sizes))
     total[:, inside] = stands_for[owner, size] / n * weights
-    return np.asarray(total - total.mean(axis=0))
+    return total - total.mean(axis=0)
 
 
 def _counts(kept: BoolArray, size: IntArray) -> IntArray:
@@ -302,8 +312,9 @@ def _counts(kept: BoolArray, size: IntArray) -> IntArray:
 @cache
 def _ways(n_players: int, inside: int) -> FloatArray:
     """How many pools of each size have a given owner in, or out; infinite beyond counting."""
-    ways = [comb(n_players - 1, max(k - inside, 0)) for k in range(n_players + 1)]
-    return np.array([float(w) if 0 < w < 2**60 else np.inf if w else 1.0 for w in ways])
+    others = [max(k - inside, 0) for k in range(n_players + 1)]
+    ways = np.array([min(comb(n_players - 1, k), 2**60) for k in others], dtype=np.float64)
+    return np.where(ways < 2**60, np.maximum(ways, 1.0), np.inf)
 
 
 def _interpolated(valid: BoolArray, wanted: IntArray) -> FloatArray:
@@ -327,7 +338,7 @@ def unseen(pools: BoolArray, sampled: BoolArray, spread: float) -> float:
     """
     n = pools.shape[1]
     counts = np.bincount(pools.sum(axis=1), minlength=n + 1)
-    compared = float((counts[2:n] - 1).clip(0).sum())
+    compared = (counts[2:n] - 1).clip(0).sum()
     part = float(sampled.sum()) / (n - 1)
     left = max(0.0, 1 - len(pools) / (2.0**n - 1))
     return (part * spread / n) ** 2 * n / (n + compared) * left
@@ -337,6 +348,6 @@ def variances(size: IntArray, missed: FloatArray, n: int, random: BoolArray) -> 
     """Error variance of each random pool as a sample of its size; 0 of all others."""
     counts = np.bincount(size[random], minlength=n + 1)
     squares = np.bincount(size[random], missed[random] ** 2, minlength=n + 1)
-    overall = float(squares[2:n].sum()) / max(float(counts[2:n].sum()), 1.0)
+    overall = squares[2:n].sum() / max(counts[2:n].sum(), 1.0)
     spread = (squares + POOLED * overall) / (counts + POOLED)
     return np.where(random & (size < n), spread[size], 0.0)

@@ -25,11 +25,13 @@ from functools import cached_property, partial
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebval
+from numpy.random import Generator
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.arrays import BoolArray, FloatArray, IntArray, slices
 from dushapley.estimators.gp import kernel
 from dushapley.estimators.gp.fit import Posterior
 from dushapley.estimators.gp.kernel import Hyper, View, in_order
+from dushapley.estimators.subsets import subsets_of
 
 NODES = 5
 """Weights at which covariances are made if owners are alike; one more for each factor of e between
@@ -60,22 +62,22 @@ class Crowd:
     def shares(self) -> FloatArray:
         """What each R counts."""
         place = np.searchsorted(self.grid, self.joined.sum(axis=1) + 1)
-        return np.asarray(self.stands[place] / np.bincount(place)[place])
+        return self.stands[place] / np.bincount(place)[place]
 
     def covariance(self, posterior: Posterior, pools: View, rough: bool = False) -> FloatArray:
-        """Return ΩK: prior covariance of the values with pools, nuggets left out, (I, pools)."""
-        del rough  # in single precision anyway
+        """Return ΩK: prior covariance of the values with pools, nuggets left out, (I, pools).
+
+        It is in single precision, whether it may be `rough` or not.
+        """
         h, n = posterior.hyper, len(posterior.weights)
         every = posterior.view(np.ones((1, n)))
         made = feature_slopes(posterior, self) + kernel.features(h, every) / n
         steps = h.step * (pools.owners == n) / n
         found = bent_slopes(posterior, self, pools) + kernel.bent(h, every, pools) / n
-        return np.asarray(found + made @ kernel.features(h, pools).T + steps)
+        return found + made @ kernel.features(h, pools).T + steps
 
 
-def crowd(
-    n_players: int, sizes: IntArray, stands: FloatArray, often: int, rng: np.random.Generator
-) -> Crowd:
+def crowd(n_players: int, sizes: IntArray, stands: FloatArray, often: int, rng: Generator) -> Crowd:
     """Balanced pools R for each size of the grid, `often` times as many as usual."""
     parts = []
     for size in (sizes - 1).tolist():
@@ -85,17 +87,19 @@ def crowd(
         fixed = rng.permutation(n_players)
         first = fixed[(turn + np.arange(size)) % n_players]  # owners take turns in small pools
         members = first if size * 4 <= n_players else order[:, :size]
-        pools = np.zeros((draws, n_players), dtype=np.bool_)
-        np.put_along_axis(pools, members, True, axis=1)
-        parts.append(pools)
+        parts.append(subsets_of(members, n_players))
     return Crowd(np.concatenate(parts), sizes, stands)
 
 
 def nodes_between(low: FloatArray, high: FloatArray, count: int) -> FloatArray:
     """Logarithms of weights to look at between two, Chebyshev's, shape (nodes, ...)."""
-    angle = np.cos(np.pi * (2 * np.arange(count) + 1) / (2 * count))
     wide = (high - low) / 2 + 1e-3
-    return np.asarray((low + high) / 2 + np.multiply.outer(angle, wide))
+    return (low + high) / 2 + np.multiply.outer(np.cos(angles(count)), wide)
+
+
+def angles(count: int) -> FloatArray:
+    """Of Chebyshev's nodes."""
+    return np.pi * (2 * np.arange(count) + 1) / (2 * count)
 
 
 def interpolated(place: FloatArray, nodes: FloatArray, values: FloatArray) -> FloatArray:
@@ -104,18 +108,21 @@ def interpolated(place: FloatArray, nodes: FloatArray, values: FloatArray) -> Fl
     Shape (places, pools).
     """
     count = len(nodes)
-    angle = np.pi * (2 * np.arange(count) + 1) / (2 * count)
-    series = 2 / count * np.cos(np.multiply.outer(np.arange(count), angle)) @ values
+    angle = angles(count)
+    cosines = np.cos(np.multiply.outer(np.arange(count), angle))
+    series = 2 / count * cosines @ values
     series[0] /= 2
-    wide = (nodes[0] - nodes[-1]) / (np.cos(angle[0]) - np.cos(angle[-1]))
-    x = (place[:, None] - (nodes[0] + nodes[-1]) / 2) / wide
-    return np.asarray(chebval(x, series, tensor=False))
+    high, low = nodes[0], nodes[-1]
+    wide = (high - low) / (np.cos(angle[0]) - np.cos(angle[-1]))
+    x = (place[:, None] - (high + low) / 2) / wide
+    return chebval(x, series, tensor=False)
 
 
 def all_nodes(part: FloatArray) -> FloatArray:
     """Nodes between the lightest and the heaviest owner."""
     place = np.log(part)
-    return nodes_between(place.min(), place.max(), NODES + int(np.ceil(np.ptp(place))))
+    count = NODES + int(np.ceil(np.ptp(place)))
+    return nodes_between(place.min(), place.max(), count)
 
 
 def bent(h: Hyper, x: FloatArray, other: FloatArray, shared: FloatArray, n: int) -> FloatArray:
@@ -123,14 +130,16 @@ def bent(h: Hyper, x: FloatArray, other: FloatArray, shared: FloatArray, n: int)
 
     In the precision of the weights, as this is where the time goes.
     """
-    first, second = np.log(x), np.log(other)
+    first = np.log(x)
+    second = np.log(other)
     mix = np.minimum(shared / (np.sqrt(x) * np.sqrt(other)) - 1.0, 0.0)
     ride, shift = np.empty((2, *mix.shape), mix.dtype)
-    fades = np.log(h.mix) - h.mix_decay * (first + 2 * np.log(n)), h.mix_decay * second
+    fade = np.log(h.mix) - h.mix_decay * (first + 2 * np.log(n))
+    fades = fade, h.mix_decay * second
     kernel.curved_terms(h, mix, (first, second), fades, (ride, shift, mix))
     shift += h.curve
     ride *= shift
-    return np.asarray(mix + ride)
+    return mix + ride
 
 
 def bent_slopes(posterior: Posterior, of: Crowd, pools: View) -> FloatArray:
@@ -139,29 +148,27 @@ def bent_slopes(posterior: Posterior, of: Crowd, pools: View) -> FloatArray:
     An owner in T is looked at among the weights that T has: it is part of what T is. R is taken
     without it, on average, so that nobody is counted twice.
     """
-    h, n = posterior.hyper, len(posterior.weights)
     part = posterior.weights / posterior.weights.sum()
-    place, member = np.log(part), pools.z > 0.5
+    place = np.log(part)
+    member = pools.z > 0.5
+    lightest = np.where(member, place, np.inf).min(axis=1)
+    heaviest = np.where(member, place, -np.inf).max(axis=1)
     outer = all_nodes(part)
-    inner = nodes_between(
-        np.where(member, place, np.inf).min(axis=1),
-        np.where(member, place, -np.inf).max(axis=1),
-        len(outer),
-    )
-    step, shares = max(1, BLOCK // len(member)), of.shares
+    inner = nodes_between(lightest, heaviest, len(outer))
 
-    def part_of(start: int) -> FloatArray:
-        joined, share = of.joined[start : start + step] * part, shares[start : start + step]
-        return _mean_bent(h, joined, share, pools, np.exp(outer), np.exp(inner))
+    def part_of(some: slice) -> FloatArray:
+        joined, share = of.joined[some] * part, of.shares[some]
+        return _mean_bent(posterior.hyper, joined, share, pools, np.exp(outer), np.exp(inner))
 
     means = np.zeros((2, len(outer), len(member)))
-    for made in in_order(part_of, range(0, len(of.joined), step), means.size):
+    parts = list(slices(len(of.joined), BLOCK // len(member)))
+    for made in in_order(part_of, parts, means.size):
         means += made
     among = interpolated(place, outer[:, None], means[0])
     found = np.where(member.T, interpolated(place, inner, means[1]), among)
     found -= found.mean(axis=0)
-    found /= n - 1
-    return np.asarray(found)
+    found /= len(part) - 1
+    return found
 
 
 def _mean_bent(
@@ -176,9 +183,13 @@ def _mean_bent(
     owner: of `outer` weights who are not in T, and `inner` ones who are; (2, nodes, pools).
     """
     n = joined.shape[1]
-    x, own = joined.sum(axis=1)[:, None].astype(np.float32), np.exp(pools.log_size)
-    shared = (joined.astype(np.float32) @ pools.z.astype(np.float32).T) * np.float32(n / (n - 1))
-    own, usual, share = own.astype(np.float32), np.float32(1 / n), share.astype(np.float32)
+    x = joined.sum(axis=1)[:, None].astype(np.float32)
+    own = np.exp(pools.log_size)
+    own = own.astype(np.float32)
+    shared = joined.astype(np.float32) @ pools.z.astype(np.float32).T
+    shared *= np.float32(n / (n - 1))
+    usual = np.float32(1 / n)
+    share = share.astype(np.float32)
     found = np.zeros((2, len(outer), len(own)))
     for z, nodes in enumerate((outer, inner)):
         for m, w in enumerate(nodes.astype(np.float32)):
@@ -193,12 +204,15 @@ def _mean_bent(
 def feature_slopes(posterior: Posterior, of: Crowd) -> FloatArray:
     """Slopes of the features of constant, trend, owners and blend, shape (I, features)."""
     h, n = posterior.hyper, len(posterior.weights)
+    shares = of.shares
     part = posterior.weights / posterior.weights.sum()
-    nodes = all_nodes(part)
-    across = partial(interpolated, np.log(part), nodes[:, None])
-    nodes, x, shares = np.exp(nodes), of.joined @ part, of.shares
+    places = all_nodes(part)
+    across = partial(interpolated, np.log(part), places[:, None])
+    nodes = np.exp(places)
+    x = of.joined @ part
     rests = np.array([x * (1 - (w - 1 / n) / (1 - 1 / n)) for w in nodes])
-    joined, usual = rests + nodes[:, None], rests + 1 / n
+    joined = rests + nodes[:, None]
+    usual = rests + 1 / n
     trend = across(np.log(joined / usual) @ shares[:, None])
     columns = [np.zeros((n, 1)), np.sqrt(h.trend) * trend]
     for size, decay, power in ((h.owners, h.owners_decay, 0), (h.blend, h.blend_decay, 1)):
@@ -209,4 +223,4 @@ def feature_slopes(posterior: Posterior, of: Crowd) -> FloatArray:
         found[np.diag_indices(n)] = own[:, 0]
         columns.append(np.sqrt(size) * found * posterior.strength)
     slopes = np.concatenate(columns, axis=1)
-    return np.asarray(slopes - slopes.mean(axis=0)) / (n - 1)
+    return (slopes - slopes.mean(axis=0)) / (n - 1)

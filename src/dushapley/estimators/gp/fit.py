@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import blas, lapack, solve_triangular
 from scipy.optimize import Bounds, minimize
 
-from dushapley.arrays import FloatArray, Queries
+from dushapley.arrays import FloatArray, Queries, slices
 from dushapley.estimators.gp import kernel
 from dushapley.estimators.gp.kernel import Hyper, View
 
@@ -37,24 +37,16 @@ class Observed:
     answers: FloatArray
     log_sizes: FloatArray
 
-    def some(self, most: int) -> Observed:
-        """At most so many of them, evenly spaced in the order asked."""
-        count = len(self.answers)
-        if count <= most:
-            return self
-        rows = np.linspace(0, count - 1, most).round().astype(np.int64)
-        return Observed(self.pools[rows], self.answers[rows], self.log_sizes)
-
     @cached_property
     def centre(self) -> float:
         """Mean of the answers."""
-        return float(self.answers.mean())
+        return self.answers.mean()
 
     @cached_property
     def scale(self) -> float:
         """Standard deviation of the answers; one where they are equal but for rounding."""
         spread = float(self.answers.std())
-        return spread if spread > 1e-12 * float(np.abs(self.answers).max()) else 1.0
+        return spread if spread > 1e-12 * np.abs(self.answers).max() else 1.0
 
     @cached_property
     def targets(self) -> FloatArray:
@@ -76,7 +68,7 @@ class Posterior:
         self.weights = kernel.owner_weights(theta, observed.log_sizes)
         self.strength = kernel.strengths(theta, n)
         self.seen = self.view(observed.pools)
-        self.nugget = kernel.nugget(self.hyper, self.seen.z)
+        self.nugget = kernel.nugget(self.hyper, self.seen.owners)
         total = kernel.lower_covariance(self.hyper, self.seen)
         total[np.diag_indices_from(total)] += self.nugget
         upper, info = lapack.dpotrf(total.T, lower=0, clean=1, overwrite_a=1)  # in its place
@@ -109,7 +101,7 @@ class Posterior:
         """Mean and variance of the utilities of unseen pools, nugget included."""
         seen = self.view(pools)
         cross = self.cross(seen)
-        prior = kernel.terms_diagonal(self.hyper, seen) + kernel.nugget(self.hyper, seen.z)
+        prior = kernel.terms_diagonal(self.hyper, seen) + kernel.nugget(self.hyper, seen.owners)
         white = self.whiten(cross.T)
         return cross @ self.alpha, np.maximum(prior - (white**2).sum(axis=0), kernel.JITTER)
 
@@ -117,11 +109,11 @@ class Posterior:
     def alone(self) -> FloatArray:
         """Variance of each observed pool given all the others."""
         inverse = inverted(self.factor, np.zeros(self.factor.shape))
-        return np.asarray(1 / np.einsum("ij,ij->j", inverse, inverse))
+        return 1 / np.einsum("ij,ij->j", inverse, inverse)
 
     def leave_one_out(self) -> FloatArray:
         """Errors of predicting each observed pool from all the others."""
-        return np.asarray(self.alpha * self.alone)
+        return self.alpha * self.alone
 
 
 def fit(
@@ -129,7 +121,9 @@ def fit(
 ) -> FloatArray:
     """Hyper-parameters of highest posterior density, from the prior mean or a previous fit."""
     mean, spread, low, high = kernel.prior(observed.pools.shape[1])
-    observed = observed.some(most)
+    if len(observed.answers) > most:
+        rows = np.linspace(0, len(observed.answers) - 1, most).round().astype(np.int64)
+        observed = Observed(observed.pools[rows], observed.answers[rows], observed.log_sizes)
     # to eight digits of their spread: a search ends elsewhere by the last bits
     observed = Observed(observed.pools, observed.targets.round(8), observed.log_sizes)
     likelihood = Likelihood(observed.pools, observed.targets, observed.log_sizes)
@@ -140,7 +134,7 @@ def fit(
         if found is None:
             return HOPELESS, np.zeros_like(theta)
         away = (theta - mean) / spread
-        return found[0] + 0.5 * float(away @ away), found[1] + away / spread
+        return found[0] + 0.5 * (away @ away), found[1] + away / spread
 
     if start is None or cost(start)[0] >= HOPELESS:
         start = mean
@@ -152,7 +146,7 @@ def fit(
         bounds=Bounds(low, high),
         options={"maxiter": iterations, "maxcor": 20},
     )
-    return np.asarray(best.x)
+    return best.x
 
 
 ROWS = 64
@@ -168,16 +162,15 @@ class Likelihood:
 
     def __init__(self, pools: Queries, targets: FloatArray, log_sizes: FloatArray) -> None:
         self.z = pools.astype(np.float64)
-        self.targets, self.log_sizes = targets, log_sizes
+        self.targets = targets
+        self.log_sizes = log_sizes
         owners = self.z.sum(axis=1)
         count = len(owners)
         self.log_owners = np.log(owners)
         self.shares = kernel.knot_shares(owners, kernel.n_knots(self.z.shape[1]))
         self.covariance = np.zeros((count, count))
         self.pull = np.zeros((count, count))
-        self.blocks = [
-            _Block(start, min(start + ROWS, count), owners) for start in range(0, count, ROWS)
-        ]
+        self.blocks = [_Block(rows, owners) for rows in slices(count, ROWS)]
 
     def __call__(self, theta: FloatArray) -> tuple[float, FloatArray] | None:
         """Value and gradient; None where the covariance cannot be factored."""
@@ -185,7 +178,8 @@ class Likelihood:
         h = kernel.natural(theta, n)
         weights = kernel.owner_weights(theta, self.log_sizes)
         seen = kernel.view(self.z, weights, kernel.strengths(theta, n))
-        made, nugget = kernel.features(h, seen), kernel.nugget(h, self.z)
+        made = kernel.features(h, seen)
+        nugget = kernel.nugget(h, seen.owners)
         for block in self.blocks:
             block.fill(self.covariance, h, seen, made)
         self.covariance[np.diag_indices_from(self.covariance)] += nugget
@@ -195,7 +189,7 @@ class Likelihood:
         if info or not pivots.max() < WORST_PIVOTS * pivots.min():  # a NaN too
             return None
         alpha, _ = lapack.dpotrs(upper, self.targets, lower=0)
-        value = 0.5 * float(self.targets @ alpha) + float(np.log(pivots).sum())
+        value = 0.5 * (self.targets @ alpha) + np.log(pivots).sum()
         self._pull(upper, alpha)
         gradient = self._gradient(h, seen, made, nugget, weights)
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
@@ -221,7 +215,8 @@ class Likelihood:
         size, count = seen.log_size, seen.log_count
         product = made * sums.made
         owners, blended = product[:, 2 : 2 + n], product[:, 2 + n :]
-        own, blend = owners.sum(axis=1), blended.sum(axis=1)
+        own = owners.sum(axis=1)
+        blend = blended.sum(axis=1)
         trend = np.sqrt(h.trend) * sums.made[:, 1]
         rides, mix = sums.rides, sums.mix
         bends = (size * rides[:, 0] - rides[:, 1]) / h.curve_length**2
@@ -236,19 +231,19 @@ class Likelihood:
         by_hyper = Hyper(
             curve_length=2 * float(size @ bends),
             curve=sums.curve,
-            trend=float(size @ trend),
-            owners=float(own.sum()),
-            owners_decay=-2 * h.owners_decay * float(own @ count),
-            mix=float(mix.sum()),
+            trend=size @ trend,
+            owners=own.sum(),
+            owners_decay=-2 * h.owners_decay * (own @ count),
+            mix=mix.sum(),
             mix_decay=-2 * h.mix_decay * float(mix @ count),
             mix_length=-sums.mix_length,
-            shift=float(rides[:, 0].sum()) - sums.curve,
+            shift=rides[:, 0].sum() - sums.curve,
             shift_length=-sums.shift_length,
-            blend=float(blend.sum()),
-            blend_decay=-2 * h.blend_decay * float(blend @ count),
-            size_power=float(by_weight @ self.log_sizes),
-            noise=float(noise.sum()),
-            noise_decay=-float(noise @ self.log_owners),
+            blend=blend.sum(),
+            blend_decay=-2 * h.blend_decay * (blend @ count),
+            size_power=by_weight @ self.log_sizes,
+            noise=noise.sum(),
+            noise_decay=-(noise @ self.log_owners),
             step=sums.step,
         )
         by_strength = (owners + blended).sum(axis=0)
@@ -273,27 +268,26 @@ class _Sums:
 class _Block:
     """Some rows of the covariance up to the diagonal: its terms, kept for the gradient."""
 
-    def __init__(self, start: int, stop: int, owners: FloatArray) -> None:
-        self.rows, self.columns = slice(start, stop), slice(0, stop)
-        shape = (stop - start, stop)
-        self.same = (owners[self.rows, None] == owners[None, self.columns]).astype(np.float64)
-        self.riding, self.mix, self.shift, self.overlap, self.spare = (
-            np.empty(shape) for _ in range(5)
-        )
+    def __init__(self, rows: slice, owners: FloatArray) -> None:
+        self.rows = rows
+        self.columns = slice(rows.stop)
+        self.same = (owners[rows, None] == owners[self.columns]).astype(np.float64)
+        self.room = np.empty((5, *self.same.shape))
 
     def fill(self, into: FloatArray, h: Hyper, seen: View, made: FloatArray) -> None:
         """Covariances of these rows, nuggets left out."""
         rows, columns = self.rows, self.columns
-        riding, mix, shift, overlap = self.riding, self.mix, self.shift, self.overlap
+        riding, mix, shift, overlap, spare = self.room
         np.matmul(seen.root_mix[rows], seen.root_mix[columns].T, out=overlap)
         half = seen.half
         overlap -= half[rows, None]
         overlap -= half[columns]
         fade = h.mix_decay * seen.log_count
         sizes = seen.log_size[rows, None], seen.log_size[columns]
-        fades = (np.log(h.mix) - fade[rows])[:, None], fade[columns]
+        scaled = np.log(h.mix) - fade[rows]
+        fades = scaled[:, None], fade[columns]
         kernel.curved_terms(h, overlap, sizes, fades, (riding, shift, mix))
-        total = np.matmul(made[rows], made[columns].T, out=self.spare)
+        total = np.matmul(made[rows], made[columns].T, out=spare)
         total += mix
         total += h.step * self.same
         part = into[rows, columns]
@@ -307,17 +301,15 @@ class _Block:
         Halves go to the rows and to the columns, as below the diagonal everything counts twice.
         """
         rows, columns = self.rows, self.columns
-        riding, mix, shift, overlap, spare = (
-            self.riding, self.mix, self.shift, self.overlap, self.spare,
-        )  # fmt: skip
+        riding, mix, shift, overlap, spare = self.room
         here = pull[rows, columns]
         riding *= here
-        sums.curve += h.curve * float(riding.sum())
+        sums.curve += h.curve * riding.sum()
         shift *= riding
         riding *= h.curve
         riding += shift
         mix *= here
-        sums.step += h.step * float(np.vdot(here, self.same))
+        sums.step += h.step * np.vdot(here, self.same)
         line = np.stack([np.ones_like(seen.log_size), seen.log_size], axis=1)
         sums.rides[rows] += 0.5 * (riding @ line[columns])
         sums.rides[columns] += 0.5 * (riding.T @ line[rows])

@@ -59,18 +59,14 @@ def foreseen(
 
 def _grown(study: Study, posterior: Posterior, more: int) -> Posterior:
     """The process with the most telling pools of a batch answered as it expects."""
-    pools = np.asarray(posterior.observed.pools == 1)
+    observed = posterior.observed
+    pools = observed.pools == 1
     count = min(more, max(2, len(pools) // 2))
     seen = {pool.tobytes() for pool in pools}
     some = candidates(pools.shape[1], seen, study.problem.rng, max(CANDIDATES, count + count // 2))
     own = covariance_with_answers(posterior, study.medium)
     chosen = most_telling(posterior, study.medium, own, some, count)
     expected, _ = posterior.predict(chosen)
-    observed = posterior.observed
-    answers = observed.centre + observed.scale * expected
-    grown = Observed(
-        np.concatenate([pools, chosen]),
-        np.concatenate([observed.answers, answers]),
-        observed.log_sizes,
-    )
+    answers = np.append(observed.answers, observed.centre + observed.scale * expected)
+    grown = Observed(np.concatenate([pools, chosen]), answers, observed.log_sizes)
     return Posterior(grown, posterior.theta)

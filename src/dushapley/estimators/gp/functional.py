@@ -28,21 +28,20 @@ from math import comb
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 from scipy.interpolate import CubicSpline
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries
-from dushapley.estimators.exact import bits, shapley_weights, sides
+from dushapley.arrays import BoolArray, FloatArray, IntArray, Queries, slices
+from dushapley.estimators.exact import non_empty_pools, shapley_weights, sides
 from dushapley.estimators.gp import kernel
 from dushapley.estimators.gp.fit import Posterior
 from dushapley.estimators.gp.kernel import View, in_order
+from dushapley.estimators.permutation import random_orders
 from dushapley.estimators.semivalues import SHAPLEY
 from dushapley.estimators.subsets import all_subsets, subsets_of
 
 if TYPE_CHECKING:
     from dushapley.estimators.gp.crowd import Crowd
-
-Carrier: TypeAlias = "Functional | Crowd"
-"""What carries the values: pools, or of many owners whom they join."""
 
 MOST_DOUBLE = 32
 """Owners up to which all is in double precision."""
@@ -83,8 +82,6 @@ class Functional:
 
     def of_sizes(self, kept: BoolArray) -> Functional:
         """The part of it that pools of some numbers of owners (0..I) make."""
-        if kept.all():
-            return self
         return Functional(self.pools, self.weights * kept[self.pools.sum(axis=1)])
 
     def covariance(self, posterior: Posterior, pools: View, rough: bool = False) -> FloatArray:
@@ -95,40 +92,43 @@ class Functional:
         carries the values of noisy answers, or if it may be `rough`, as where questions are
         compared.
         """
-        h, rows, n = posterior.hyper, len(self.weights), self.pools.shape[1]
+        h = posterior.hyper
+        n = self.pools.shape[1]
         blurred = posterior.nugget.min() >= BLURRED and len(self.pools) < 2**n - 1
         dtype = np.float32 if n > MOST_DOUBLE or rough or blurred else np.float64
-        step = max(n, BLOCK // len(pools.z))
         weights: FloatArray = self.weights.astype(dtype)
         of_features = weights if n > MOST_ENUMERATED else self.weights  # errors, not values
         other = replace(pools, root_mix=pools.root_mix.astype(dtype))
-        bent = np.zeros((rows, len(pools.z)))
-        made = np.zeros((rows, 2 * n + 2))
+        bent = np.zeros((len(weights), len(pools.z)))
+        made = np.zeros((len(weights), 2 * n + 2))
 
-        def part_of(start: int) -> tuple[FloatArray, FloatArray]:
-            some = slice(start, start + step)
+        def part_of(some: slice) -> tuple[FloatArray, FloatArray]:
             part = posterior.view(self.pools[some])
             features = kernel.features(h, part).astype(of_features.dtype, copy=False)
             from_terms = weights[:, some] @ kernel.bent(h, part, other, dtype)
             return from_terms, of_features[:, some] @ features
 
-        starts = range(0, len(self.pools), step)
-        for from_terms, from_features in in_order(part_of, starts, bent.size):
+        parts = list(slices(len(self.pools), max(n, BLOCK // len(pools.z))))
+        for from_terms, from_features in in_order(part_of, parts, bent.size):
             bent += from_terms
             made += from_features
         whole = np.rint(pools.owners).astype(np.int64)
         steps = h.step * self.by_size[:, whole] * (whole == pools.owners)
         seen = kernel.features(h, pools).astype(of_features.dtype, copy=False)
-        return np.asarray(bent + made.astype(seen.dtype, copy=False) @ seen.T + steps)
+        return bent + made.astype(seen.dtype, copy=False) @ seen.T + steps
 
 
-def functional(n_players: int, points: int, rng: np.random.Generator) -> Functional:
+Carrier: TypeAlias = "Functional | Crowd"
+"""What carries the values: pools, or of many owners whom they join."""
+
+
+def functional(n_players: int, points: int, rng: Generator) -> Functional:
     """The functional on about `points` pools: all of them if there are no more than that.
 
     Sizes with few pools are taken whole, the others by a balanced sample.
     """
     if 2**n_players <= points:
-        pools = bits(np.arange(1, 2**n_players), n_players)
+        pools = non_empty_pools(n_players)
         return Functional(pools, exact_weights(pools).T)
     each = PER_OWNER if n_players <= MANY_OWNERS else PER_MANY
     affordable = points // (each * n_players)
@@ -139,28 +139,23 @@ def functional(n_players: int, points: int, rng: np.random.Generator) -> Functio
     for size, share in zip(sizes.tolist(), stands.sum(axis=1).tolist(), strict=True):
         some = pools_of_size(n_players, size, per_size, rng)
         parts.append(some)
-        weights.append(slopes(some) * (share / (n_players - 1)))
+        # slopes in membership are fixed up to a constant, as memberships sum to the size; adding
+        # the matrix of ones picks those that sum to zero
+        centred = some - some.mean(axis=0)
+        slopes = np.linalg.solve(centred.T @ centred + 1.0, centred.T)
+        weights.append(slopes * (share / (n_players - 1)))
     return Functional(np.concatenate(parts), np.concatenate(weights, axis=1))
 
 
-def slopes(pools: BoolArray) -> FloatArray:
-    """Matrix that maps utilities of pools of one size to their slopes in membership.
-
-    Slopes are fixed up to a constant, as memberships sum to the size; adding the matrix of ones
-    picks those that sum to zero.
-    """
-    centred = pools - pools.mean(axis=0)
-    return np.asarray(np.linalg.solve(centred.T @ centred + 1.0, centred.T))
-
-
-def carrier(n_players: int, points: int, rng: np.random.Generator) -> Carrier:
+def carrier(n_players: int, points: int, rng: Generator) -> Carrier:
     """Draw what carries the values, at about so many points."""
     if n_players <= MOST_ENUMERATED:
         return functional(n_players, points, rng)
     from dushapley.estimators.gp.crowd import crowd
 
     sizes, stands = size_grid(n_players, CROWD_SIZES)
-    return crowd(n_players, sizes, stands @ np.ones(n_players - 1), 1 if points < OFTEN else 2, rng)
+    often = 1 if points < OFTEN else 2
+    return crowd(n_players, sizes, stands @ np.ones(n_players - 1), often, rng)
 
 
 def size_grid(n_players: int, most: int) -> tuple[IntArray, FloatArray]:
@@ -172,14 +167,15 @@ def size_grid(n_players: int, most: int) -> tuple[IntArray, FloatArray]:
     everything = np.arange(1, n_players, dtype=np.int64)
     if len(everything) <= most:
         return everything, np.eye(len(everything))
-    low = np.unique(np.rint(np.geomspace(1, n_players / 2, most // 2)).astype(np.int64))
+    spaced = np.geomspace(1, n_players / 2, most // 2)
+    low = np.unique(np.rint(spaced).astype(np.int64))
     sizes = np.unique(np.concatenate([low, n_players - low]))
     spline = CubicSpline(np.log(sizes / (n_players - sizes)), np.eye(len(sizes)))
-    stands = np.asarray(spline(np.log(everything / (n_players - everything)))).T
+    stands = spline(np.log(everything / (n_players - everything))).T
     return sizes, stands
 
 
-def pools_of_size(n_players: int, size: int, most: int, rng: np.random.Generator) -> BoolArray:
+def pools_of_size(n_players: int, size: int, most: int, rng: Generator) -> BoolArray:
     """All pools of a size if there are at most `most`, else a balanced uniform sample of them.
 
     Random orders of the owners are cut into as many pools as fit, so that everybody is in about
@@ -190,16 +186,16 @@ def pools_of_size(n_players: int, size: int, most: int, rng: np.random.Generator
     if 2 * size > n_players:
         return ~pools_of_size(n_players, n_players - size, most, rng)
     cuts = n_players // size
-    orders = np.tile(np.arange(n_players), (-(-most // cuts), 1))
-    members = rng.permuted(orders, axis=1)[:, : cuts * size].reshape(-1, size)
+    orders = random_orders(rng, -(-most // cuts), n_players)
+    members = orders[:, : cuts * size].reshape(-1, size)
     return subsets_of(members[:most], n_players)
 
 
-def exact_weights(pools: Queries) -> FloatArray:
+def exact_weights(pools: Queries, semivalue: str = SHAPLEY) -> FloatArray:
     """Weight of each coalition's utility in each owner's value, shape (pools, I)."""
-    outside, inside = sides(SHAPLEY, pools.shape[1])
-    size = np.rint(pools.sum(axis=1)).astype(np.int64)
-    weights = np.where(pools == 1, inside[size][:, None], -outside[size][:, None])
+    outside, inside = sides(semivalue, pools.shape[1])
+    size = np.rint(pools.sum(axis=1)).astype(np.int64)[:, None]
+    weights = np.where(pools == 1, inside[size], -outside[size])
     whole = ((pools == 0) | (pools == 1)).all(axis=1)
     return np.where(whole[:, None], weights, 0.0)  # a true fraction is not a coalition
 
@@ -207,12 +203,13 @@ def exact_weights(pools: Queries) -> FloatArray:
 def nugget_covariance(posterior: Posterior, kept: BoolArray | None = None) -> FloatArray:
     """What the nuggets of all coalitions add to the covariance of the values, N."""
     n = posterior.observed.pools.shape[1]
-    nu = kernel.nugget_of_size(posterior.hyper, np.arange(1.0, n + 1))
+    nu = kernel.nugget(posterior.hyper, np.arange(1.0, n + 1))
     if kept is not None:
         nu = nu * kept[1:]
     p = shapley_weights(n)
-    own = float((nu[:-1] * (p[:-1] + p[1:])).sum()) / n
-    return np.full((n, n), nu[-1] / n**2 - own / (n - 1)) + np.eye(n) * (own * n / (n - 1))
+    own = (nu[:-1] * (p[:-1] + p[1:])).sum() / n
+    common = nu[-1] / n**2 - own / (n - 1)
+    return np.full((n, n), common) + np.eye(n) * (own * n / (n - 1))
 
 
 def covariance_with_answers(
@@ -224,7 +221,8 @@ def covariance_with_answers(
     """
     own = exact_weights(posterior.observed.pools) * posterior.nugget[:, None]
     if kept is not None:
-        own = own * kept[np.rint(posterior.seen.owners).astype(np.int64)][:, None]
+        owners = np.rint(posterior.seen.owners).astype(np.int64)
+        own = own * kept[owners][:, None]
     return of.covariance(posterior, posterior.seen) + own.T
 
 
@@ -266,8 +264,13 @@ def value_covariance(
     return (found + found.T) / 2 + nugget_covariance(posterior, kept)
 
 
-def linear_map(posterior: Posterior, with_answers: FloatArray) -> FloatArray:
-    """Map from the answers (∅ left out) to the values, shape (I, observed)."""
-    n, seen = with_answers.shape
+def linear_map(
+    posterior: Posterior, with_answers: FloatArray, total: FloatArray | None = None
+) -> FloatArray:
+    """Map from the answers (∅ left out) to the values, shape (I, observed).
+
+    `total` is what a value is where all answers are one; by default an equal share.
+    """
     a = posterior.unwhiten(posterior.whiten(with_answers.T)).T
-    return a + (1 / n - a.sum(axis=1, keepdims=True)) / seen  # what centring the answers adds
+    missing = (1 / len(a) if total is None else total) - a.sum(axis=1, keepdims=True)
+    return a + missing / len(posterior.nugget)  # what centring the answers adds

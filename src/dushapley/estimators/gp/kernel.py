@@ -39,7 +39,7 @@ and bounds (`PRIORS`); γ and d are plain; after them come δ at the knots, η, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,7 +48,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, Queries
+from dushapley.arrays import FloatArray, Queries, slices
 
 JITTER = 1e-8
 """Variance that every pool has of its own, for the sake of arithmetic."""
@@ -83,7 +83,7 @@ class Hyper(NamedTuple):
     noise: float
     noise_decay: float
     step: float
-    knots: tuple[float, ...] = ()
+    knots: Sequence[float] = ()
 
 
 PRIORS = {
@@ -114,7 +114,7 @@ STRENGTH = (0.0, 0.85, -6.0, 6.0)
 """Prior of every log a: how much more one owner changes than another."""
 KNOT = (0.0, 1.5, -8.0, 12.0)
 """Prior of δ at every knot: how far the nugget of a size may be from a power law."""
-COUNT = len(Hyper._fields) - 1
+COUNT = len(PRIORS)
 SIZE_POWER = Hyper._fields.index("size_power")
 NOISE_DECAY = Hyper._fields.index("noise_decay")
 """Where the two that are not logarithms lie in `theta`."""
@@ -127,17 +127,17 @@ def n_knots(n_players: int) -> int:
 
 def prior(n_players: int) -> FloatArray:
     """Prior means, standard deviations, lower and upper bounds of `theta`, shape (4, entries)."""
-    rows = [PRIORS[name] for name in Hyper._fields[:COUNT]]
-    rows += [KNOT] * n_knots(n_players) + [OWNER] * n_players + [STRENGTH] * n_players
+    rows = [*PRIORS.values(), *[KNOT] * n_knots(n_players)]
+    rows += [OWNER] * n_players
+    rows += [STRENGTH] * n_players
     return np.array(rows, dtype=np.float64).T
 
 
 def natural(theta: FloatArray, n_players: int) -> Hyper:
     """Hyper-parameters out of `theta`, those of single owners left out."""
+    knots = theta[COUNT : COUNT + n_knots(n_players)].tolist()
     return Hyper(*np.exp(theta[:COUNT]).tolist())._replace(
-        size_power=float(theta[SIZE_POWER]),
-        noise_decay=float(theta[NOISE_DECAY]),
-        knots=tuple(theta[COUNT : COUNT + n_knots(n_players)].tolist()),
+        size_power=theta[SIZE_POWER], noise_decay=theta[NOISE_DECAY], knots=knots
     )
 
 
@@ -155,7 +155,7 @@ def owner_weights(theta: FloatArray, log_sizes: FloatArray) -> FloatArray:
 
 def strengths(theta: FloatArray, n_players: int) -> FloatArray:
     """Square roots of how strong the effect of each owner is, √a."""
-    return np.asarray(np.exp(0.5 * theta[-n_players:]))
+    return np.exp(0.5 * theta[-n_players:])
 
 
 @dataclass(frozen=True)
@@ -171,12 +171,12 @@ class View:
     @cached_property
     def half(self) -> FloatArray:
         """What a pool adds to the difference H from another of other owners."""
-        return np.asarray(0.5 * np.einsum("ij,ij->i", self.root_mix, self.root_mix))
+        return 0.5 * np.einsum("ij,ij->i", self.root_mix, self.root_mix)
 
     @property
     def owners(self) -> FloatArray:
         """Number of owners in the pool."""
-        return np.asarray(self.z.sum(axis=1))
+        return self.z.sum(axis=1)
 
     @property
     def log_count(self) -> FloatArray:
@@ -232,11 +232,13 @@ def curved_terms(
 def bent(h: Hyper, a: View, b: View, dtype: type[np.floating[Any]] = np.float64) -> FloatArray:
     """The terms that no features make, curve + mix + shift, shape (len(a), len(b))."""
     found = a.root_mix.astype(dtype, copy=False) @ b.root_mix.astype(dtype, copy=False).T
-    half, other_half = a.half.astype(dtype)[:, None], b.half.astype(dtype)
+    half = a.half.astype(dtype)[:, None]
+    other_half = b.half.astype(dtype)
     fade = (np.log(h.mix) - h.mix_decay * a.log_count).astype(dtype)[:, None]
     less = (h.mix_decay * b.log_count).astype(dtype)
-    size, other = a.log_size.astype(dtype)[:, None], b.log_size.astype(dtype)
-    blocks = _blocks(*found.shape)
+    size = a.log_size.astype(dtype)[:, None]
+    other = b.log_size.astype(dtype)
+    blocks = _blocks(found)
     room = np.empty((2, blocks[0].stop if blocks else 0, found.shape[1]), dtype)
     for rows in blocks:
         mix = found[rows]
@@ -247,53 +249,46 @@ def bent(h: Hyper, a: View, b: View, dtype: type[np.floating[Any]] = np.float64)
         shift += h.curve
         ride *= shift
         mix += ride
-    return np.asarray(found)
+    return found
 
 
-def _blocks(rows: int, columns: int) -> list[slice]:
+def _blocks(matrix: FloatArray) -> list[slice]:
     """Rows that are few enough for their entries to stay in cache."""
-    step = max(1, BLOCK // max(columns, 1))
-    return [slice(start, start + step) for start in range(0, rows, step)]
+    rows, columns = matrix.shape
+    return list(slices(rows, BLOCK // max(columns, 1)))
 
 
 def features(h: Hyper, pools: View) -> FloatArray:
     """Features of the terms that are products of them: constant, trend, owners and blend."""
-    return np.concatenate(
-        [
-            np.ones((len(pools.z), 1)),
-            np.sqrt(h.trend) * pools.log_size[:, None],
-            _faded(pools.z, np.sqrt(h.owners), h.owners_decay, pools),
-            _faded(pools.mix, np.sqrt(h.blend), h.blend_decay, pools),
-        ],
-        axis=1,
-    )
+    constant = np.ones((len(pools.z), 1))
+    trend = np.sqrt(h.trend) * pools.log_size[:, None]
+    owners = _faded(pools.z, h.owners, h.owners_decay, pools)
+    blend = _faded(pools.mix, h.blend, h.blend_decay, pools)
+    return np.concatenate([constant, trend, owners, blend], axis=1)
 
 
 def covariance(h: Hyper, a: View, b: View) -> FloatArray:
     """Covariance of the smooth part of the utilities of two lists of pools."""
     if len(a.z) * len(b.z) < MANY_ENTRIES:
         return _covariance(h, a, b)
-
-    def rows_of(start: int) -> FloatArray:
-        return _covariance(h, some(a, start, start + LONG), b)
-
-    return _by_rows(rows_of, len(a.z), len(b.z))
+    return _by_rows(lambda rows: _covariance(h, some(a, rows), b), len(a.z), len(b.z))
 
 
-def _by_rows(rows_of: Callable[[int], FloatArray], count: int, width: int) -> FloatArray:
+def _by_rows(rows_of: Callable[[slice], FloatArray], count: int, width: int) -> FloatArray:
     """A matrix by stretches of `LONG` rows, each up to its last entry that is wanted."""
-    found, starts = np.zeros((count, width)), range(0, count, LONG)
-    for start, rows in zip(starts, in_order(rows_of, starts, LONG * width), strict=True):
-        found[start : start + LONG, : rows.shape[1]] = rows
+    found = np.zeros((count, width))
+    parts = list(slices(count, LONG))
+    for part, rows in zip(parts, in_order(rows_of, parts, LONG * width), strict=True):
+        found[part, : rows.shape[1]] = rows
     return found
 
 
 def _covariance(h: Hyper, a: View, b: View) -> FloatArray:
     found = features(h, a) @ features(h, b).T
     found += bent(h, a, b)
-    for rows in _blocks(*found.shape):
+    for rows in _blocks(found):
         found[rows] += h.step * (a.owners[rows, None] == b.owners)
-    return np.asarray(found)
+    return found
 
 
 def lower_covariance(h: Hyper, a: View, white: FloatArray | None = None) -> FloatArray:
@@ -303,12 +298,12 @@ def lower_covariance(h: Hyper, a: View, white: FloatArray | None = None) -> Floa
     """
     count = len(a.z)
 
-    def rows_of(start: int) -> FloatArray:
-        stop = min(start + LONG, count)
-        rows = _covariance(h, some(a, start, stop), some(a, 0, stop))
+    def rows_of(rows: slice) -> FloatArray:
+        columns = slice(rows.stop)
+        found = _covariance(h, some(a, rows), some(a, columns))
         if white is not None:
-            rows -= white[:, start:stop].T @ white[:, :stop]
-        return rows
+            found -= white[:, rows].T @ white[:, columns]
+        return found
 
     return _by_rows(rows_of, count, count)
 
@@ -316,51 +311,47 @@ def lower_covariance(h: Hyper, a: View, white: FloatArray | None = None) -> Floa
 def covariance_after(h: Hyper, a: View, white: FloatArray) -> FloatArray:
     """The same after answers, whole."""
     if len(a.z) ** 2 < MANY_ENTRIES:
-        return np.asarray(_covariance(h, a, a) - white.T @ white)
+        return _covariance(h, a, a) - white.T @ white
     found = lower_covariance(h, a, white)
-    for start in range(0, len(found), LONG):
-        block = slice(start, start + LONG)
-        found[block, start:] = found[start:, block].T
+    for rows in slices(len(found), LONG):
+        found[rows, rows.start :] = found[rows.start :, rows].T
     return found
 
 
-def some(pools: View, start: int, stop: int) -> View:
+def some(pools: View, rows: slice) -> View:
     """A stretch of a list of pools."""
-    rows = pools.z, pools.log_size, pools.mix, pools.root_mix
-    z, log_size, mix, root_mix = (one[start:stop] for one in rows)
-    return View(z, log_size, mix, root_mix, pools.strength)
+    return View(
+        pools.z[rows], pools.log_size[rows], pools.mix[rows], pools.root_mix[rows], pools.strength
+    )
 
 
-def nugget(h: Hyper, z: FloatArray) -> FloatArray:
-    """Variance of the part of each pool's utility that no smooth function explains."""
-    return nugget_of_size(h, z.sum(axis=1))
-
-
-def nugget_of_size(h: Hyper, size: FloatArray) -> FloatArray:
-    """Return the nugget by number of owners in the pool."""
+def nugget(h: Hyper, size: FloatArray) -> FloatArray:
+    """Variance of what no smooth function explains, by number of owners in the pool."""
     bump = knot_shares(size, len(h.knots)) @ np.array(h.knots)
-    return np.asarray(h.noise * size**-h.noise_decay * np.exp(bump) + JITTER)
+    return h.noise * size**-h.noise_decay * np.exp(bump) + JITTER
 
 
 def knot_shares(size: FloatArray, knots: int) -> FloatArray:
     """How much of each knot of δ a pool of so many owners has, shape (pools, knots)."""
     place = np.log2(np.maximum(size, 1.0))
-    return np.asarray(np.maximum(1 - np.abs(place[:, None] - np.arange(knots)), 0.0))
+    away = np.abs(place[:, None] - np.arange(knots))
+    return np.maximum(1 - away, 0.0)
 
 
 def _faded(features: FloatArray, scale: float, decay: float, pools: View) -> FloatArray:
-    fade = scale * np.exp(-decay * pools.log_count)
+    fade = np.sqrt(scale) * np.exp(-decay * pools.log_count)
     return features * pools.strength * fade[:, None]
 
 
 def terms_diagonal(h: Hyper, pools: View) -> FloatArray:
     """Covariance of each pool with itself, nugget not included."""
-    count, a = pools.log_count, pools.strength**2
+    count = pools.log_count
+    a = pools.strength**2
     diagonal = 1.0 + h.curve + h.shift + h.step + h.trend * pools.log_size**2
     diagonal += h.owners * np.exp(-2 * h.owners_decay * count) * (pools.z**2 @ a)
     diagonal += h.mix * np.exp(-2 * h.mix_decay * count)
     diagonal += h.blend * np.exp(-2 * h.blend_decay * count) * (pools.mix**2 @ a)
-    return np.asarray(diagonal)
+    return diagonal
 
 
 LEAST_PARTS, MOST_THREADS, MOST_WAITING = 4, 8, 2**25
@@ -369,12 +360,12 @@ LEAST_PARTS, MOST_THREADS, MOST_WAITING = 4, 8, 2**25
 Part = TypeVar("Part")
 
 
-def in_order(made: Callable[[int], Part], starts: range, size: int) -> Iterator[Part]:
+def in_order(made: Callable[[slice], Part], parts: list[slice], size: int) -> Iterator[Part]:
     """Parts of `size` numbers in their order: sums have the same bits on any number of cores."""
     at_once = min(cpu_count() or 1, MOST_THREADS, MOST_WAITING // size)
-    if len(starts) < LEAST_PARTS or at_once < 2:
-        yield from map(made, starts)
+    if len(parts) < LEAST_PARTS or at_once < 2:
+        yield from map(made, parts)
         return
     with ThreadPoolExecutor(at_once) as threads:
-        for first in range(0, len(starts), at_once):
-            yield from threads.map(made, starts[first : first + at_once])
+        for some in slices(len(parts), at_once):
+            yield from threads.map(made, parts[some])

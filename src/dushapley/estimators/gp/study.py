@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 import numpy as np
+from numpy.random import Generator
 
 from dushapley.arrays import BoolArray, FloatArray
-from dushapley.estimators.exact import below_empty, bits
+from dushapley.estimators.exact import below_empty, non_empty_pools
 from dushapley.estimators.gp import check, kernel
-from dushapley.estimators.gp.check import FitCheck, Forecasts
 from dushapley.estimators.gp.fit import FITTED_ON_THE_WAY, MOST_FITTED, Observed, Posterior, fit
 from dushapley.estimators.gp.functional import (
     Carrier,
@@ -21,6 +21,7 @@ from dushapley.estimators.gp.functional import (
     prior_covariance,
     value_covariance,
 )
+from dushapley.estimators.subsets import random_subsets
 from dushapley.protocol import Estimate, Problem
 
 FINE, MEDIUM, COARSE, SAMPLED = 2**16, 2**12, 2**11, 2**15
@@ -50,21 +51,6 @@ NEARLY_ALL, ONE_OWNER = 0.9, 0.75
 """The same part, from which on nothing else does; and part of the spread of the values that one
 owner makes, from which on it stands against all others."""
 
-WILD = (
-    "Small pools that are worse than nobody's data decide these values, and few of them were "
-    "asked: the intervals of gp are twice as wide for it. More budget narrows them; counting such "
-    "pools as nobody's data would make the values steadier."
-)
-SAMPLED_NOTE = (
-    "gp does not trust its Gaussian process at pools of {} owners: what it missed there may tell "
-    "owners apart. That part of the values is corrected by the {} pools drawn at random there, as "
-    "far as they say more than chance, and the intervals follow them. More budget narrows them."
-)
-ALL_ALIKE = (
-    "All pools that were asked are worth the same, so everybody is given the same value. Errors "
-    "of 0 say that nothing else was seen, not that nothing else can happen."
-)
-
 
 class Study:
     """Answers so far and what follows from them."""
@@ -76,14 +62,11 @@ class Study:
         self.pools = np.ones((1, n), dtype=np.bool_)
         self.answers = np.array([problem.full])
         self.seen = {self.pools[0].tobytes()}
-        self.forecasts: list[Forecasts] = []
+        self.forecasts: list[check.Forecasts] = []
         self.medium = carrier(n, MEDIUM, problem.rng)
         self.coarse = functional(n, COARSE, problem.rng)
         self.twin = self.coarse if 2**n <= COARSE else functional(n, COARSE, problem.rng)
         self.fitted = 0
-        self.prior = np.empty((n, n))
-        self.coarsely = np.empty((n, 0))
-        self.with_answers = np.empty((n, 0))
         self.random = np.zeros(1, dtype=np.bool_)
         self.sampled_share = 0.0
         self.asked_random = np.empty(0, dtype=np.bool_)
@@ -93,12 +76,16 @@ class Study:
         """Pools that may still be asked."""
         return self.problem.budget - (len(self.pools) - 1)
 
+    @property
+    def gains(self) -> FloatArray:
+        """What the pools are worth beyond nobody."""
+        return self.answers - self.problem.empty
+
     def next_batch(self) -> BoolArray:
         """The pools to ask now: the pilot; then the most telling ones and a few at random."""
         n, rng = self.problem.n_players, self.problem.rng
         if not self.fitted:
-            held_out = max(1, n // 4)
-            pools = pilot(n, min(2 * n + n // 2, self.left - held_out), rng)
+            pools = pilot(n, min(2 * n + n // 2, self.left - max(1, n // 4)), rng)
             if len(self.pools) > 1:  # what it lacks beside pools known before
                 new = pools[[pool.tobytes() not in self.seen for pool in pools]]
                 alone = int((new.sum(axis=1) == 1).sum())
@@ -109,11 +96,9 @@ class Study:
         count = self._batch_size()
         wanted, chances = self._at_random(count)
         drawn = spread_pools(n, wanted, chances, seen, rng)
-        most = max(CANDIDATES, count + count // 4)
-        pools = candidates(n, seen, rng, most)
-        chosen = most_telling(
-            self.posterior, self.medium, self.with_answers, pools, count - len(drawn)
-        )
+        pools = candidates(n, seen, rng, max(CANDIDATES, count + count // 4))
+        left = count - len(drawn)
+        chosen = most_telling(self.posterior, self.medium, self.with_answers, pools, left)
         self.asked_random = np.arange(len(drawn) + len(chosen)) < len(drawn)
         return np.concatenate([drawn, chosen])
 
@@ -133,24 +118,26 @@ class Study:
         Where the process is believed, a few of all sizes. Otherwise as much of the batch as the
         sampled sizes have of the variance, where their errors are largest.
         """
-        n, least = self.problem.n_players, -(-count // CHECKED)
+        n = self.problem.n_players
+        least = -(-count // CHECKED)
         sampled = self.verdict.sampled[2:n]
         if not sampled.any():
             return least, by_power(n, CHECK_POWER)
         size = np.arange(2.0, n)
         # root mean square of what the process misses at each number of owners, a little pooled
-        missed, owners = self.posterior.leave_one_out() ** 2, self.pools.sum(axis=1)
-        counts = np.bincount(owners[self.random], minlength=n + 1)
-        squares = np.bincount(owners[self.random], missed[self.random], minlength=n + 1)
+        missed = self.posterior.leave_one_out() ** 2
+        owners = self.pools[self.random].sum(axis=1)
+        counts = np.bincount(owners, minlength=n + 1)
+        squares = np.bincount(owners, missed[self.random], minlength=n + 1)
         spread = np.sqrt((squares + missed.mean()) / (counts + 1))[2:n]
         chances = sampled * np.maximum(spread, kernel.JITTER) / np.sqrt(size * (n - size))
         part = min(self.sampled_share, MOST_RANDOM)
-        return max(least, round(part * count)), chances / chances.sum() + 0.1 / n
+        wanted = max(least, round(part * count))
+        return wanted, chances / chances.sum() + 0.1 / n
 
     def _batch_size(self) -> int:
         many = len(self.pools) >= MANY or self.problem.n_players > FEW_OWNERS
-        growth = 2 if many else GROWTH
-        count = max(2, (len(self.pools) + 1) // growth)
+        count = max(2, (len(self.pools) + 1) // (2 if many else GROWTH))
         return self.left if self.left < 1.5 * count else count
 
     def learn(self, pools: BoolArray, answers: FloatArray) -> None:
@@ -162,17 +149,26 @@ class Study:
             start = self.posterior.theta
         self.recall(pools, answers, self.asked_random)
         self.posterior: Posterior = self._fitted(start)
+        n = self.problem.n_players
         fine = self.medium
-        if not self.left and 2**self.problem.n_players > MEDIUM:  # no question left to choose
-            fine = carrier(self.problem.n_players, finest(self.problem.n_players), self.problem.rng)
+        if not self.left and 2**n > MEDIUM:  # no question left to choose
+            fine = carrier(n, finest(n), self.problem.rng)
         self.with_answers = covariance_with_answers(self.posterior, fine)
-        self.covariance = self._claimed()
-        claimed = 0.0 if self.covariance is None else float(np.trace(self.covariance))
-        self.verdict: FitCheck = check.judge(self.forecasts, self.posterior, self.random, claimed)
+        self.covariance: FloatArray | None = None
+        if not self.left or n <= MOST_LIVE:
+            if self.fitted == len(self.pools):  # hyper-parameters have moved
+                self.prior = prior_covariance(self.posterior, self.coarse, self.twin)
+            self.coarsely = covariance_with_answers(self.posterior, self.coarse)
+            self.covariance = value_covariance(
+                self.posterior, self.coarse, self.twin, None, self.prior, self.coarsely
+            )
+        claimed = 0.0 if self.covariance is None else np.trace(self.covariance)
+        self.verdict = check.judge(self.forecasts, self.posterior, self.random, claimed)
 
     def _fitted(self, start: FloatArray | None) -> Posterior:
         """The process given all answers, its hyper-parameters fitted again where that is due."""
-        observed, count = Observed(self.pools, self.answers, self.log_sizes), len(self.pools)
+        observed = Observed(self.pools, self.answers, self.log_sizes)
+        count = len(self.pools)
         due = not self.left or count <= ALWAYS_FITTED or count >= REFIT * self.fitted
         if start is not None and not due:
             return Posterior(observed, start)
@@ -185,23 +181,16 @@ class Study:
         self.fitted = count
         return Posterior(observed, fit(observed, start, steps, most))
 
-    def _claimed(self) -> FloatArray | None:
-        """Covariance of the values by the process; of very many owners only at the end."""
-        if self.left and self.problem.n_players > MOST_LIVE:
-            return None
-        if self.fitted == len(self.pools):  # hyper-parameters have moved
-            self.prior = prior_covariance(self.posterior, self.coarse, self.twin)
-        self.coarsely = covariance_with_answers(self.posterior, self.coarse)
-        return value_covariance(
-            self.posterior, self.coarse, self.twin, None, self.prior, self.coarsely
-        )
-
     def estimate(self) -> Estimate:
         """Values by the process, corrected at sizes at which it is not believed.
 
         Before the first forecasts nothing speaks for the error bars, so there are none.
         """
-        estimate = self._alike() if check.all_alike(self.answers) else self._by_process()
+        alike = check.all_alike(self.answers)
+        return self.checked(self._alike() if alike else self._by_process())
+
+    def checked(self, estimate: Estimate) -> Estimate:
+        """The estimate, with error bars if there were forecasts to check them by."""
         return estimate if self.forecasts else replace(estimate, std_errors=None, covariance=None)
 
     def _by_process(self) -> Estimate:
@@ -210,18 +199,25 @@ class Study:
         weights += (self.pools.all(axis=1) - weights.sum(axis=0)) / len(weights)
         if self.covariance is None:
             return self._finish(MODEL, weights, None)
-        sampled, covariance = self.verdict.sampled, self.covariance * self.verdict.widening
+        sampled = self.verdict.sampled
+        covariance = self.covariance * self.verdict.widening
         notes: tuple[str, ...] = ()
         corrected = np.zeros(len(weights))
         if sampled.any():
             slopes, errors = self._correction()
             weights = weights + slopes
-            corrected = slopes @ (self.answers - self.problem.empty)
+            corrected = slopes @ self.gains
             believed = value_covariance(self.posterior, self.coarse, self.twin, ~sampled)
             covariance = believed * self.verdict.widening + errors
-            self.sampled_share = float(np.trace(errors) / np.trace(covariance))
+            self.sampled_share = np.trace(errors) / np.trace(covariance)
             count = int(sampled[self.pools[self.random].sum(axis=1)].sum())
-            notes = (SAMPLED_NOTE.format(check.sizes_in_words(sampled), count),)
+            notes = (
+                "gp does not trust its Gaussian process at pools of "
+                f"{check.sizes_in_words(sampled)} owners: what it missed there may tell owners "
+                f"apart. That part of the values is corrected by the {count} pools drawn at "
+                "random there, as far as they say more than chance, and the intervals follow "
+                "them. More budget narrows them.",
+            )
         covariance = positive(covariance * self.posterior.observed.scale**2)
         carried = np.eye(len(weights)) * self._carrier_variance(corrected)
         model = MODEL + (", corrected by samples" if sampled.any() else "")
@@ -229,15 +225,16 @@ class Study:
 
     def _correction(self) -> tuple[FloatArray, FloatArray]:
         """What the process missed at the sampled sizes, as a map of the answers, and its errors."""
-        n, posterior = self.problem.n_players, self.posterior
-        size, missed = self.pools.sum(axis=1), posterior.leave_one_out()
-        slopes = check.slope_map(self.pools, self.random, self.verdict.sampled)
-        each = check.variances(size, missed, n, self.random)
+        posterior = self.posterior
+        sampled = self.verdict.sampled
+        missed = posterior.leave_one_out()
+        slopes = check.slope_map(self.pools, self.random, sampled)
+        each = check.variances(self.pools.sum(axis=1), missed, len(slopes), self.random)
         part = check.believable(slopes, missed, each)
-        spread = float(np.ptp(posterior.observed.targets))
-        more = check.unseen(self.pools, self.verdict.sampled, spread)
+        more = check.unseen(self.pools, sampled, float(np.ptp(posterior.observed.targets)))
         left = ((1 - part) * (slopes @ missed)) ** 2
-        errors = (slopes * each * self.verdict.widening) @ slopes.T + np.diag(left + more)
+        weighed = slopes * each * self.verdict.widening
+        errors = weighed @ slopes.T + np.diag(left + more)
         scaled = slopes * (part * posterior.alone)
         linear = posterior.unwhiten(posterior.whiten(scaled.T)).T
         return linear - linear.mean(axis=1, keepdims=True), errors
@@ -247,37 +244,50 @@ class Study:
 
         Two samples of P and C pools differ by a variance of σ²/P + σ²/C, of which σ²/P is ours.
         """
-        points = MEDIUM if self.left else finest(self.problem.n_players)
-        if 2**self.problem.n_players <= max(points, MEDIUM):
+        n = self.problem.n_players
+        points = MEDIUM if self.left else finest(n)
+        if 2**n <= max(points, MEDIUM):
             return 0.0
         posterior = self.posterior  # a linear map of centred answers needs no map
         gap = (self.with_answers - self.coarsely) @ posterior.alpha * posterior.observed.scale
         gap += corrected
-        return float((gap**2).mean()) * COARSE / (COARSE + points)
+        return (gap**2).mean() * COARSE / (COARSE + points)
 
     def _alike(self) -> Estimate:
-        n, count = self.problem.n_players, len(self.answers)
-        weights = np.zeros((n, count))
+        n = self.problem.n_players
+        weights = np.zeros((n, len(self.answers)))
         weights[:, 0] = 1 / n
         sizes = check.strata(n) >= 0
         variance = check.unseen(self.pools, sizes, float(np.ptp(self.answers)))
-        return self._finish("constant", weights, np.eye(n) * variance, ALL_ALIKE)
+        return self._finish(
+            "constant",
+            weights,
+            np.eye(n) * variance,
+            "All pools that were asked are worth the same, so everybody is given the same value. "
+            "Errors of 0 say that nothing else was seen, not that nothing else can happen.",
+        )
 
     def _finish(
         self, model: str, weights: FloatArray, covariance: FloatArray | None, *notes: str
     ) -> Estimate:
-        n, empty = self.problem.n_players, self.problem.empty
-        values = weights @ (self.answers - empty)
+        n = len(weights)
+        values = weights @ self.gains
         details = {"model": model, **asdict(self.verdict)}
-        details |= below_empty(values, weights @ np.maximum(empty - self.answers, 0.0))
+        details |= below_empty(values, weights @ np.maximum(-self.gains, 0.0))
         below = details.get("below_empty", 0.0)
         apart = np.square(values - values.mean())
         # few of those pools are seen of many owners; where they decide nearly everything (a score
         # without a lower end); and where one owner spoils whatever pool it joins
-        one_against_all = float(apart.max()) >= ONE_OWNER * float(apart.sum())
+        one_against_all = apart.max() >= ONE_OWNER * apart.sum()
         few_seen = n > FEW_OWNERS or below >= NEARLY_ALL or one_against_all
         if covariance is not None and below >= DECIDES and few_seen:
-            covariance, notes = covariance * WIDER, (*notes, WILD)
+            covariance = covariance * WIDER
+            notes += (
+                "Small pools that are worse than nobody's data decide these values, and few of "
+                "them were asked: the intervals of gp are twice as wide for it. More budget "
+                "narrows them; counting such pools as nobody's data would make the values "
+                "steadier.",
+            )
         details["sampled"] = np.flatnonzero(self.verdict.sampled).tolist()
         return Estimate(
             values,
@@ -297,7 +307,7 @@ def finest(n_players: int) -> int:
 def positive(covariance: FloatArray) -> FloatArray:
     """The nearest covariance: sampled ones can miss by a little, and errors are never negative."""
     values, vectors = np.linalg.eigh(covariance)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
 CANDIDATES = 1000
@@ -309,21 +319,21 @@ AT_ONCE = 64
 GOLDEN = (5**0.5 - 1) / 2
 
 
-def pilot(n_players: int, count: int, rng: np.random.Generator) -> BoolArray:
+def pilot(n_players: int, count: int, rng: Generator) -> BoolArray:
     """`count` pools: every owner alone, then balanced random pools with sizes ∝ 1/k."""
     alone = np.eye(n_players, dtype=np.bool_)
-    seen = {row.tobytes() for row in alone} | {np.ones(n_players, dtype=np.bool_).tobytes()}
+    seen = {pool.tobytes() for pool in (*alone, alone.any(axis=0))}
     chances = by_power(n_players, 1.0)
     return np.concatenate([alone, spread_pools(n_players, count - n_players, chances, seen, rng)])
 
 
 def by_power(n_players: int, power: float) -> FloatArray:
     """Chances of sizes 2..I−1 in proportion to k^−power."""
-    return np.asarray(np.arange(2.0, n_players) ** -power)
+    return np.arange(2.0, n_players) ** -power
 
 
 def spread_pools(
-    n_players: int, count: int, chances: FloatArray, seen: set[bytes], rng: np.random.Generator
+    n_players: int, count: int, chances: FloatArray, seen: set[bytes], rng: Generator
 ) -> BoolArray:
     """Up to `count` unseen random pools of 2..I−1 owners, sizes by chances, owners taking turns.
 
@@ -350,11 +360,11 @@ def spread_pools(
 
 
 def candidates(
-    n_players: int, seen: set[bytes], rng: np.random.Generator, least: int = CANDIDATES
+    n_players: int, seen: set[bytes], rng: Generator, least: int = CANDIDATES
 ) -> BoolArray:
     """Unseen pools worth considering: all if they are few, else all but one, pairs and others."""
     if 2**n_players - len(seen) <= least:
-        pools = bits(np.arange(1, 2**n_players), n_players)
+        pools = non_empty_pools(n_players)
     else:
         alone = np.eye(n_players, dtype=np.bool_)
         first, second = np.triu_indices(n_players, 1)
@@ -366,17 +376,12 @@ def candidates(
     return pools[sorted(place for key, place in unseen.items() if key not in seen)]
 
 
-def drawn_pools(
-    n_players: int, count: int, chances: FloatArray, rng: np.random.Generator
-) -> BoolArray:
+def drawn_pools(n_players: int, count: int, chances: FloatArray, rng: Generator) -> BoolArray:
     """Random pools of 2..I−1 owners, sizes spread by chances; some may be equal."""
     chance = np.cumsum(chances)
     place = (rng.random() + GOLDEN * np.arange(1, count + 1)) % 1.0
     size = 2 + np.searchsorted(chance, place * chance[-1], side="right")
-    order = np.argsort(rng.random((count, n_players)), axis=1)
-    pools = np.zeros((count, n_players), dtype=np.bool_)
-    np.put_along_axis(pools, order, np.arange(n_players) < size[:, None], axis=1)
-    return pools
+    return random_subsets(rng, size, n_players)
 
 
 def most_telling(
@@ -391,7 +396,7 @@ def most_telling(
     `with_answers` is the covariance of the values with the observed pools, see `functional`.
     """
     seen = posterior.view(pools)
-    nugget = kernel.nugget(posterior.hyper, seen.z)
+    nugget = kernel.nugget(posterior.hyper, seen.owners)
     white = posterior.whiten(posterior.cross(seen).T)
     own = posterior.whiten(with_answers.T)
     between = kernel.covariance_after(posterior.hyper, seen, white)
@@ -422,7 +427,8 @@ def greedy(
         gain[chosen] = -1.0
         best = int(np.argmax(gain))
         chosen.append(best)
-        column = between[best] - columns[:, :place] @ columns[best, :place]
+        done = columns[:, :place]
+        column = between[best] - done @ done[best]
         column[best] += nugget[best]
         column /= np.sqrt(max(variance[best], kernel.JITTER))
         columns[:, place] = column

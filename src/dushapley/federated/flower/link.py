@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -12,6 +12,7 @@ from threading import Thread
 from time import monotonic
 from typing import Any
 
+from dushapley.arrays import AnyMapping, Names
 from dushapley.errors import FederationFailed
 from dushapley.federated.flower.programs import (
     APP,
@@ -19,12 +20,14 @@ from dushapley.federated.flower.programs import (
     Closing,
     Program,
     free_port,
+    given_files,
     refuse_open,
     wait_for_port,
 )
 from dushapley.federated.flower.sockets import OwnersHere, listener
 from dushapley.federated.messages import MOST_BYTES
 from dushapley.federated.owner import Owner
+from dushapley.federated.transport import Contents
 from dushapley.processes import own_folder
 
 START = 120.0
@@ -84,13 +87,16 @@ class Link:
 
     def refuse_open(self) -> None:
         """Refuse what would travel readable, or to somebody unknown."""
-        files = {
-            "--certificate": self.certificate,
-            "--key": self.key,
-            "--root-certificate": self.root_certificate,
-            "--owners-keys": self.owners_keys,
-        }
-        refuse_open(self.address, insecure=self.insecure, files=files)
+        refuse_open(
+            self.address,
+            insecure=self.insecure,
+            files={
+                "--certificate": self.certificate,
+                "--key": self.key,
+                "--root-certificate": self.root_certificate,
+                "--owners-keys": self.owners_keys,
+            },
+        )
 
     @property
     def own_address(self) -> str:
@@ -109,14 +115,13 @@ class Link:
         place = ["--host", host, "--port", port, "--disable-runtime-dependency-installation"]
         if self.is_open:
             return ["--insecure", *place]
-        given = {
+        files = {
             "--ssl-certfile": self.certificate,
             "--ssl-keyfile": self.key,
             "--ssl-ca-certfile": self.root_certificate,
         }
-        files = [word for k, v in given.items() if v is not None for word in (k, str(v.resolve()))]
         known = [] if self.owners_keys is None else ["--enable-supernode-auth"]
-        return [*files, *known, *place]
+        return [*given_files(files), *known, *place]
 
 
 class Flower(Closing):
@@ -142,11 +147,10 @@ class Flower(Closing):
         self.link.refuse_open()
         self.address = self.link.address
         self.home = own_folder(LONGEST)
-        self._there = None
         self._line: Connection | None = None
         self.simulated = simulated
-        if simulated is not None:
-            self._there = OwnersHere(simulated, self.home / "owners.sock")
+        socket = self.home / "owners.sock"
+        self._there = None if simulated is None else OwnersHere(simulated, socket)
         more = [] if simulated is None else ["--simulation"]
         self._superlink = Program(
             ["flower-superlink", *self.link.arguments(), *more], self.home / "link"
@@ -166,8 +170,8 @@ class Flower(Closing):
         accepting = Thread(target=lambda: found.append(waiting.accept()), daemon=True)
         accepting.start()
         self._register()
-        owners = None if self.simulated is None else f"num-supernodes={len(self.simulated)}"
-        many = [] if owners is None else ["--federation-config", owners]
+        size = f"num-supernodes={len(self.simulated or ())}"
+        many = [] if self.simulated is None else ["--federation-config", size]
         self._flwr("run", str(self._project(socket)), "here", *many)
         accepting.join(START)
         waiting.close()
@@ -187,8 +191,10 @@ class Flower(Closing):
             if self.link.is_open
             else f'root-certificates = "{Path(str(self.link.root_certificate)).resolve()}"'
         )
-        here = f'[superlink.here]\naddress = "{self.link.own_address}"\n{safe}\n'
-        (home / "config.toml").write_text(f'[superlink]\ndefault = "here"\n\n{here}')
+        (home / "config.toml").write_text(
+            '[superlink]\ndefault = "here"\n\n'
+            f'[superlink.here]\naddress = "{self.link.own_address}"\n{safe}\n'
+        )
         if self.link.owners_keys is not None:
             for number, line in enumerate(self.link.owners_keys.read_text().splitlines()):
                 if line.strip() and not line.startswith("#"):
@@ -200,7 +206,7 @@ class Flower(Closing):
         """Run Flower's command to its end."""
         program = Program(["flwr", *arguments], self.home / "flwr")
         try:
-            code = program.wait(START)
+            code = program.process.wait(START)
         except Exception as error:
             raise FederationFailed(f"flwr {arguments[0]} did not end: {error}") from error
         finally:
@@ -220,18 +226,19 @@ class Flower(Closing):
         (folder / "pyproject.toml").write_text(text, encoding="utf-8")
         return folder
 
-    def addresses(self) -> Sequence[str]:
+    def addresses(self) -> Names:
         return [str(address) for address in self._asked({"what": "addresses"})]
 
-    def exchange(self, questions: Mapping[str, bytes], seconds: float) -> Mapping[str, bytes]:
-        request = {"what": "exchange", "to": list(questions), "seconds": seconds}
-        answered = self._asked(request, questions.values(), seconds)
+    def exchange(self, questions: Contents, seconds: float) -> Contents:
+        answered = self._asked(
+            {"what": "exchange", "to": list(questions), "seconds": seconds},
+            questions.values(),
+            seconds,
+        )
         assert self._line is not None
         return {str(address): self._line.recv_bytes(MOST_BYTES) for address in answered}
 
-    def _asked(
-        self, request: Mapping[str, Any], contents: Any = (), seconds: float = 0.0
-    ) -> list[Any]:
+    def _asked(self, request: AnyMapping, contents: Any = (), seconds: float = 0.0) -> list[Any]:
         """What the relay answers to a request."""
         try:
             return self._talked(json.dumps(request).encode(), contents, seconds + GRACE)
@@ -250,7 +257,9 @@ class Flower(Closing):
         until = monotonic() + seconds
         while not self._line.poll(1.0):
             if not self._superlink.runs:
-                raise EOFError(f"its process has ended with code {self._superlink.wait(1)}")
+                raise EOFError(
+                    f"its process has ended with code {self._superlink.process.returncode}"
+                )
             if monotonic() > until:
                 raise EOFError("it does not answer")
         return list(json.loads(self._line.recv_bytes(MOST_BYTES)))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
+from dushapley.arrays import Names
 from dushapley.federated.flower.programs import (
     LONGEST,
     Closing,
     Program,
     free_port,
+    given_files,
     own_clientapp,
     refuse_open,
 )
@@ -48,19 +50,21 @@ class Access:
 
     def refuse_open(self) -> None:
         """Refuse what would travel readable, or to somebody unknown."""
-        files = {"--root-certificate": self.root_certificate, "--private-key": self.private_key}
-        refuse_open(self.address, insecure=self.insecure, files=files)
+        refuse_open(
+            self.address,
+            insecure=self.insecure,
+            files={"--root-certificate": self.root_certificate, "--private-key": self.private_key},
+        )
 
     def arguments(self) -> list[str]:
         """As Flower takes them."""
         if self.insecure or (self.root_certificate is None and self.private_key is None):
             return ["--insecure", "--superlink", self.address]
-        given = {
+        files = {
             "--root-certificates": self.root_certificate,
             "--auth-supernode-private-key": self.private_key,
         }
-        files = [word for k, v in given.items() if v is not None for word in (k, str(v.resolve()))]
-        return ["--superlink", self.address, *files]
+        return ["--superlink", self.address, *given_files(files)]
 
 
 class Node(Closing):
@@ -99,7 +103,7 @@ class Node(Closing):
 
     def _start(self) -> tuple[Program, Program]:
         """The SuperNode, and the process that answers what it brings."""
-        command: Sequence[str] = (
+        command: Names = (
             "flower-supernode",
             *self.access.arguments(),
             "--host", "127.0.0.1", "--port", str(free_port()),

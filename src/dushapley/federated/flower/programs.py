@@ -11,12 +11,13 @@ import socket
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Self
 
+from dushapley.arrays import Names
 from dushapley.errors import FederationFailed, InvalidOption
 from dushapley.processes import die_with_parent
 from dushapley.terminal import printable
@@ -41,9 +42,8 @@ def folder_of_programs() -> Path:
     """Where Flower's programs are: as $DUSHAPLEY_FLOWER says, beside Python, or on the path."""
     told = os.environ.get("DUSHAPLEY_FLOWER")
     found = shutil.which("flower-supernode")
-    beside = Path(sys.executable).parent
-    places = [Path(told)] if told else [beside, *([Path(found).parent] if found else [])]
-    for place in places:
+    places = [Path(sys.executable).parent, *([Path(found).parent] if found else [])]
+    for place in [Path(told)] if told else places:
         if (place / "flower-supernode").exists() and (place / "flower-superlink").exists():
             return place
     raise InvalidOption(
@@ -58,6 +58,12 @@ def free_port() -> int:
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))
         return int(trial.getsockname()[1])
+
+
+def given_files(options: Mapping[str, Path | None]) -> list[str]:
+    """Options of Flower's that name a file, without those that were not given."""
+    paths = {name: str(path.resolve()) for name, path in options.items() if path is not None}
+    return [word for pair in paths.items() for word in pair]
 
 
 def refuse_open(address: str, *, insecure: bool, files: Mapping[str, Path | None]) -> None:
@@ -109,7 +115,7 @@ class Program:
         A folder whose programs are found before Flower's.
     """
 
-    def __init__(self, command: Sequence[str], home: Path, first: Path | None = None) -> None:
+    def __init__(self, command: Names, home: Path, first: Path | None = None) -> None:
         programs = folder_of_programs()
         home.mkdir(parents=True, exist_ok=True)
         self.log = home / f"{Path(command[0]).name}.log"
@@ -131,10 +137,6 @@ class Program:
     def runs(self) -> bool:
         """Whether it has not ended."""
         return self.process.poll() is None
-
-    def wait(self, seconds: float) -> int:
-        """Its exit code."""
-        return self.process.wait(seconds)
 
     def tail(self, lines: int = 5) -> str:
         """The end of what it said, without colours."""
@@ -163,9 +165,7 @@ class Program:
 def wait_for_port(program: Program, host: str, port: int, seconds: float = 60.0) -> None:
     """Wait until a program listens, or say how it ended."""
     until = monotonic() + seconds
-    while monotonic() < until:
-        if not program.runs:
-            break
+    while program.runs and monotonic() < until:
         with suppress(OSError), socket.create_connection((host, port), 1.0):
             return
         sleep(0.2)
@@ -185,7 +185,7 @@ except OSError:  # not there yet, or not any more
 """
 
 
-def own_clientapp(home: Path) -> tuple[Path, Sequence[str]]:
+def own_clientapp(home: Path) -> tuple[Path, Names]:
     """A folder with a program that answers in the place of Flower's, and what must run beside it.
 
     See `app.clientapp`.

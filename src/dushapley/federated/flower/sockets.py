@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from multiprocessing.connection import Connection, Listener
+from multiprocessing.connection import Listener
 from pathlib import Path
 from secrets import token_bytes
 from threading import Event, Thread
@@ -47,14 +47,11 @@ class OwnersHere:
         while not self._over.is_set():
             try:
                 with self._listener.accept() as line:
-                    self._answer(line)
+                    number, question = int(line.recv_bytes(20)), line.recv_bytes(MOST_BYTES)
+                    owner = self.owners[number % len(self.owners)]
+                    line.send_bytes(owner.answer(question))
             except Exception:  # it has hung up, has not the key, or is no relay: others still ask
                 self._over.wait(PAUSE)
-
-    def _answer(self, line: Connection) -> None:
-        number = int(line.recv_bytes(20))
-        question = line.recv_bytes(MOST_BYTES)
-        line.send_bytes(self.owners[number % len(self.owners)].answer(question))
 
     def close(self) -> None:
         """Answer nobody any more."""

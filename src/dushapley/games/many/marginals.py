@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray
+from dushapley.arrays import BoolArray, FloatArray, slices
 
 BLOCK = 8192
 """Owners of a task: what a kill costs, times the pools of a round."""
@@ -52,8 +52,7 @@ class Marginals(ABC):
 
     def parts(self, n_players: int) -> list[slice]:
         """Blocks of owners."""
-        starts = range(0, n_players, self.block)
-        return [slice(start, min(start + self.block, n_players)) for start in starts]
+        return slices(n_players, self.block)
 
     def states(self, pools: BoolArray, owners: slice) -> FloatArray:
         """These owners' part of what each pool is known by, shape (m, numbers)."""
@@ -120,21 +119,15 @@ class SumsMarginals(Marginals):
         vectors = self.of(owners)
         found = np.empty((len(pools), vectors.shape[1]))
         for pool, state, row in zip(pools, states, found, strict=True):
-            worth = self.worth(state[:-1, None])[0] if state[-1] else self.nobody
-            for start in range(0, len(row), self.at_once):
-                some = slice(start, start + self.at_once)
-                row[some] = self._changed(vectors[:, some], pool[some], state, float(worth))
+            sums, members = state[:-1, None], state[-1]
+            worth = float(self.worth(sums)[0]) if members else self.nobody
+            for some in slices(len(row), self.at_once):
+                sign = np.where(pool[some], -1.0, 1.0)
+                alone = pool[some] & (members == 1)
+                pooled = sums + np.where(alone, 0.0, sign) * vectors[:, some]
+                changed = np.where(alone, self.nobody, self.worth(pooled))
+                row[some] = sign * (changed - worth)
         return found
-
-    def _changed(
-        self, vectors: FloatArray, inside: BoolArray, state: FloatArray, worth: float
-    ) -> FloatArray:
-        """Marginals of a few owners around one pool."""
-        sign = np.where(inside, -1.0, 1.0)
-        alone = inside & (state[-1] == 1)
-        pooled = state[:-1, None] + np.where(alone, 0.0, sign) * vectors
-        changed = np.where(alone, self.nobody, self.worth(pooled))
-        return np.asarray(sign * (changed - worth))
 
     def worth(self, pooled: FloatArray) -> FloatArray:
         """Utilities of sums, shape (numbers, m)."""

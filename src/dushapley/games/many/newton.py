@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray, IntArray
+from dushapley.arrays import EPSILON, BoolArray, FloatArray, IntArray, as_floats, slices
 from dushapley.games.many.marginals import Marginals
-from dushapley.games.model.additive.model import solve
+from dushapley.games.model.additive.model import diagonals, solve
 from dushapley.games.model.additive.path import after_scaler, recognised
 from dushapley.games.model.scoring.scorer import constant_label
 
@@ -37,8 +37,6 @@ the squared marginals, from which on all models around the pool are trained."""
 STEPS, END = 40, 1e-6
 """Newton steps of a training at most, and the change of θ that ends it: the next one would be about
 its square."""
-LONGEST = 5.0
-"""Change of θ by one step of a training at most."""
 AT_ONCE, MOST_COLUMNS = 256, 64
 """Owners worked on together, and columns up to which systems of each are made."""
 SCORES = ("neg_log_loss", "neg_brier_score", "accuracy")
@@ -63,12 +61,12 @@ class NewtonMarginals(Marginals):
     def __init__(self, game: ModelGame, penalty: float, *, scaled: bool) -> None:
         assert game.classes is not None
         self.penalty, self.scaled, self.scoring = penalty, scaled, game.scoring
-        blocks = [np.asarray(X, dtype=np.float64) for X in game.owners.X]
+        blocks = [as_floats(X) for X in game.owners.X]
         self.X = np.insert(np.concatenate(blocks), 0, 1.0, axis=1)
         labels = np.concatenate([np.asarray(y) for y in game.owners.y])
         self.sign = np.where(labels == game.classes[1], 1.0, -1.0)
         self.ends = np.cumsum([0, *map(len, blocks)])
-        self.test = np.insert(np.asarray(game.X_test, dtype=np.float64), 0, 1.0, axis=1)
+        self.test = np.insert(as_floats(game.X_test), 0, 1.0, axis=1)
         self.test_sign = np.where(game.y_test == game.classes[1], 1.0, -1.0)
         self.pairs = np.triu_indices(self.X.shape[1])
         self.constants = [game.scorer(constant_label(c, game.classes))[0] for c in game.classes]
@@ -127,11 +125,11 @@ class NewtonMarginals(Marginals):
         margin = self.test_sign[:, None] * (self.test @ models)
         if self.scoring == "accuracy":
             right = np.where(margin == 0, self.test_sign[:, None] < 0, margin > 0)
-            return np.asarray(right.mean(axis=0))
+            return right.mean(axis=0)
         loss = np.logaddexp(0.0, -margin)
         if self.scoring == "neg_log_loss":
-            return np.asarray(-np.minimum(loss, -np.log(np.finfo(np.float64).eps)).mean(axis=0))
-        return np.asarray(-np.square(-np.expm1(-loss)).mean(axis=0))
+            return -np.minimum(loss, -np.log(EPSILON)).mean(axis=0)
+        return -np.square(-np.expm1(-loss)).mean(axis=0)
 
 
 class Centre:
@@ -149,8 +147,7 @@ class Centre:
     def gains(self, some: IntArray, steps: int) -> FloatArray:
         """Marginals of some owners, by models of at most so many Newton steps from this pool's."""
         found = []
-        for start in range(0, len(some), AT_ONCE):
-            part = some[start : start + AT_ONCE]
+        for part in [some[cut] for cut in slices(len(some), AT_ONCE)]:
             sign = np.where(self.pool[part], -1.0, 1.0)
             changed = Changed(self, part, sign)
             worth = self._worth(changed, self._trained(changed, steps))
@@ -164,37 +161,39 @@ class Centre:
         for _ in range(steps):
             if not len(open_):
                 break
-            some, penalty = models[:, open_], changed.penalty[:, open_]
+            some = models[:, open_]
             here = self.theta if steps == 1 else some  # a single step begins at the pool's model
-            slopes, curves = changed.add(open_, some, *self._slopes(here))
-            slopes += penalty * some
-            change = solve(self._systems(curves, penalty), slopes[:, None])[:, 0]
+            change = solve(*self._systems(changed, open_, some, here))[:, 0]
             largest = np.abs(change).max(axis=0)
-            longest = np.inf if steps == 1 else LONGEST
-            models[:, open_] = some - change * np.minimum(
-                1.0, longest / np.maximum(largest, 1e-300)
-            )
+            longest = np.inf if steps == 1 else 5.0  # change of θ by one step of several
+            part = np.minimum(1.0, longest / np.maximum(largest, 1e-300))
+            models[:, open_] = some - change * part
             open_ = open_[largest >= END]
         return models
 
-    def _slopes(self, models: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Gradients and curvatures (upper triangles) of the losses of the pool under models."""
+    def _systems(
+        self, changed: Changed, which: IntArray, models: FloatArray, here: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Curvatures and gradients of some changed pools: the own rows under models from `here`."""
         X, sign, (first, second) = self.X, self.sign[:, None], self.whose.pairs
-        p = chance_of_error(sign, X @ models)
-        if models.shape[1] == 1:
-            curves = ((X * (p * (1 - p))).T @ X)[first, second][:, None]
+        p = chance_of_error(sign, X @ here)
+        slopes, curved = -X.T @ (sign * p), p * (1 - p)
+        if here.shape[1] == 1:
+            curves = ((X * curved).T @ X)[first, second][:, None]
         else:
-            curves = (X[:, first] * X[:, second]).T @ (p * (1 - p))
-        return -X.T @ (sign * p), curves
-
-    def _systems(self, curves: FloatArray, penalty: FloatArray) -> FloatArray:
-        """Whole symmetric matrices of upper triangles, the penalty added."""
-        width, (first, second) = len(penalty), self.whose.pairs
-        whole = np.empty((width, width, curves.shape[1]))
-        whole[first, second] = whole[second, first] = curves
-        inner = np.arange(width)
-        whole[inner, inner] += penalty + 1e-10  # a pool of few rows may not know its intercept
-        return whole
+            curves = (X[:, first] * X[:, second]).T @ curved
+        X, sign, weight = changed.X[which], changed.sign[which], changed.weight[which]
+        p = chance_of_error(sign, (X @ models.T[:, :, None])[:, :, 0])
+        turned, curved = np.swapaxes(X, 1, 2), weight * p * (1 - p)
+        more = turned @ (weight * sign * p)[:, :, None]
+        curves = curves + (turned @ (X * curved[:, :, None]))[:, first, second].T
+        penalty, width = changed.penalty[:, which], X.shape[2]
+        systems = np.empty((width, width, len(which)))
+        systems[first, second] = systems[second, first] = curves
+        # a pool of few rows may not know its intercept
+        diagonals(systems)[:] += penalty + 1e-10
+        slopes = slopes - more[:, :, 0].T + penalty * models
+        return systems, slopes[:, None]
 
     def _worth(self, changed: Changed, models: FloatArray) -> FloatArray:
         """Utilities of changed pools; a constant answers for those of one class."""
@@ -216,39 +215,28 @@ class Changed:
         places = starts[:, None] + np.arange(int((ends - starts).max(initial=0)))
         there = places < ends[:, None]
         places = np.where(there, places, 0)
-        self.weight, self.pairs = there * sign[:, None], whose.pairs
+        self.weight = there * sign[:, None]
         self.X, self.sign = whose.X[places], whose.sign[places]
         self.n = len(centre.X) + self.weight.sum(axis=1)
         self.positive = (centre.sign > 0).sum() + (self.weight * (self.sign > 0)).sum(axis=1)
         self.mixed = (self.positive > 0) & (self.positive < self.n)
         self.penalty = np.full((centre.X.shape[1], len(owners)), whose.penalty)
         if whose.scaled:
-            self.penalty *= self._variances(centre.X)
+            count = np.maximum(self.n, 1.0)
+            sums, squares = (
+                (centre.X**power).sum(axis=0)[:, None]
+                + np.einsum("mlk,ml->km", self.X**power, self.weight)
+                for power in (1, 2)
+            )
+            variance = squares / count - (sums / count) ** 2
+            # as scalers have it where there is none
+            self.penalty *= np.where(variance > 1e-12 * squares / count, variance, 1.0)
         self.penalty[0] = 0.0
-
-    def _variances(self, X: FloatArray) -> FloatArray:
-        """Variances of columns over the rows of each pool; 1 where there is none."""
-        count = np.maximum(self.n, 1.0)
-        sums = X.sum(axis=0)[:, None] + np.einsum("mlk,ml->km", self.X, self.weight)
-        squares = (X**2).sum(axis=0)[:, None] + np.einsum("mlk,ml->km", self.X**2, self.weight)
-        variance = squares / count - (sums / count) ** 2
-        return np.where(variance > 1e-12 * squares / count, variance, 1.0)
-
-    def add(
-        self, which: IntArray, models: FloatArray, slopes: FloatArray, curves: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Gradients and curvatures with the rows of some owners, each under its own model."""
-        X, sign, weight = self.X[which], self.sign[which], self.weight[which]
-        p = chance_of_error(sign, (X @ models.T[:, :, None])[:, :, 0])
-        first, second = self.pairs
-        more = np.transpose(X, (0, 2, 1)) @ (weight * sign * p)[:, :, None]
-        whole = np.transpose(X, (0, 2, 1)) @ (X * (weight * p * (1 - p))[:, :, None])
-        return slopes - more[:, :, 0].T, curves + whole[:, first, second].T
 
 
 def chance_of_error(sign: FloatArray, predicted: FloatArray) -> FloatArray:
     """Probability that models give to the other class than the rows'."""
-    return np.asarray(1 / (1 + np.exp(np.clip(sign * predicted, -500, 500))))
+    return 1 / (1 + np.exp(np.clip(sign * predicted, -500, 500)))
 
 
 def newton_marginals(game: ModelGame) -> NewtonMarginals | None:

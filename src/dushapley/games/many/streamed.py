@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import FloatArray, IntArray, Queries
+from dushapley.arrays import Draws, FloatArray, IntArray, Queries, as_floats
 from dushapley.data.owners import Owners
 from dushapley.data.summaries import regression_statistics
 from dushapley.errors import InvalidGame, InvalidOwners
@@ -22,14 +21,6 @@ from dushapley.games.model.additive.regression import LinearModel
 from dushapley.games.model.game import ModelGame
 from dushapley.games.policy import Training
 from dushapley.hashing import digest
-
-if TYPE_CHECKING:
-    from pyarrow.dataset import Dataset
-
-NOT_COMPARED = (
-    "Owners' rows are streamed, and were not compared with the test set: a row that somebody holds "
-    "of it would flatter whoever does."
-)
 
 
 class Partitions:
@@ -51,26 +42,23 @@ class Partitions:
         Features, then the target.
     """
 
-    def __init__(self, rows: Dataset, owner: str, target: str) -> None:
-        self.owner, self.numbers = owner, dict[Any, int]()
+    def __init__(self, rows: Any, owner: str, target: str) -> None:
+        self.owner, spans = owner, dict[Any, list[int]]()
         self.columns = [*(n for n in rows.schema.names if n not in (owner, target)), target]
         files = rows.get_fragments()
         self.groups = [group for file in files for group in file.split_by_row_group()]
-        first, last, sizes = dict[int, int](), dict[int, int](), Counter[int]()
         for number, group in enumerate(self.groups):
             for entry in group.to_table(columns=[owner])[owner].value_counts().to_pylist():
-                j = self.numbers.setdefault(entry["values"], len(self.numbers))
-                first.setdefault(j, number)
-                last[j] = number
-                sizes[j] += entry["counts"]
-        if None in self.numbers or not sizes:
+                span = spans.setdefault(entry["values"], [number, number, 0])
+                span[1] = number
+                span[2] += entry["counts"]
+        if None in spans or not spans:
             raise InvalidOwners(
                 f"The column {owner!r} has rows without an owner, or there are no rows. Give every "
                 "row an owner."
             )
-        self.first, self.last, self.sizes = (
-            np.array(list(part.values())) for part in (first, last, sizes)
-        )
+        self.numbers = {name: number for number, name in enumerate(spans)}
+        self.first, self.last, self.sizes = np.array(list(spans.values())).T
 
     def read(self, owners: slice) -> Iterator[tuple[IntArray, FloatArray]]:
         """Rows of these owners, row group by row group: whose, and all columns, the target last.
@@ -151,8 +139,8 @@ class StreamedGame(Game):
         one = ModelGame(
             Owners.from_statistics([sums]),
             model,
-            np.asarray(X_test, dtype=np.float64),
-            np.asarray(y_test, dtype=np.float64),
+            as_floats(X_test),
+            as_floats(y_test),
             scoring=scoring,
             empty=empty,
             at_least=at_least,
@@ -163,12 +151,16 @@ class StreamedGame(Game):
                 "a regression, and rows of so many owners are not kept. Use Ridge or "
                 "LinearRegression, or ModelGame where the rows fit in memory."
             )
-        self.notes = (one.path.note, NOT_COMPARED)
+        self.notes = (
+            one.path.note,
+            "Owners' rows are streamed, and were not compared with the test set: a row that "
+            "somebody holds of it would flatter whoever does.",
+        )
         content = [_content(path) for path in files.files]
         self.fingerprint = digest("streamed", str(one.fingerprint), owner, target, *content)
-        self._marginals = StreamedMarginals(rows, one.path)
+        self._marginals = StreamedMarginals(rows, one.path, one.path.model.around)
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+    def evaluate(self, queries: Queries, draws: Draws) -> FloatArray:
         known, pools = self._marginals, queries.astype(np.bool_, copy=False)
         parts = known.parts(self.n_players)
         pooled = np.sum([known.states(pools[:, part], part) for part in parts], axis=0)
@@ -187,12 +179,11 @@ class StreamedMarginals(SumsMarginals):
     They are those of zz', z = (1, x − o, y − o_y), of which the upper triangles are kept.
     """
 
-    def __init__(self, rows: Partitions, path: AdditivePath) -> None:
+    def __init__(self, rows: Partitions, path: AdditivePath, origin: FloatArray) -> None:
         nobody = path.game.nobody.value
         super().__init__(np.empty((0, 0)), path.worth, nobody, path.name, path.block)
-        assert isinstance(path.model, LinearModel)
-        self.rows, self.origin = rows, path.model.around
-        self.pairs = np.triu_indices(len(self.origin) + 1)
+        self.rows, self.origin = rows, origin
+        self.pairs = np.triu_indices(len(origin) + 1)
         self.kept: dict[tuple[int, int], FloatArray] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -206,11 +197,8 @@ class StreamedMarginals(SumsMarginals):
 
     def of(self, owners: slice) -> FloatArray:
         place = owners.start, owners.stop
-        if place not in self.kept:
-            self.kept[place] = self._read(owners)
-        return self.kept[place]
-
-    def _read(self, owners: slice) -> FloatArray:
+        if place in self.kept:
+            return self.kept[place]
         sums = np.zeros((len(self.pairs[0]), owners.stop - owners.start))
         for whose, columns in self.rows.read(owners):
             order = np.argsort(whose, kind="stable")
@@ -224,6 +212,7 @@ class StreamedMarginals(SumsMarginals):
             Z, there = [np.ones(len(whose)), *columns], whose[starts]
             for pair, (a, b) in enumerate(zip(*self.pairs, strict=True)):
                 sums[pair, there] += np.add.reduceat(Z[a] * Z[b], starts)
+        self.kept[place] = sums
         return sums
 
 
@@ -232,7 +221,7 @@ def _content(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _dataset(source: Any, owner: str, target: str) -> Dataset:
+def _dataset(source: Any, owner: str, target: str) -> Any:
     """The rows of Parquet files: one, those of a folder, or several.
 
     Refuse files that lack a column, or hold text where numbers are needed.

@@ -21,6 +21,7 @@ from dushapley.data.owners import Owners
 from dushapley.data.rows import is_sparse
 from dushapley.errors import InvalidOption
 from dushapley.games.model.scoring.scorer import ROW_METRICS, full_name
+from dushapley.games.rows import content_order
 from dushapley.validation import suggestion
 
 Task = Literal["classification", "regression"]
@@ -54,7 +55,7 @@ def _both(prefix: str, regressor: str = "Regressor") -> dict[str, str]:
     return {"classification": f"{prefix}Classifier", "regression": f"{prefix}{regressor}"}
 
 
-MODELS: dict[str, NamedModel] = {
+MODELS = {
     "logistic": NamedModel(
         "logistic regression on scaled columns",
         {"classification": "sklearn.linear_model.LogisticRegression"},
@@ -108,11 +109,10 @@ MODELS: dict[str, NamedModel] = {
         scaled="pool",
     ),
 }
-DEFAULT: dict[str, str] = {"classification": "logistic", "regression": "ridge"}
-SUMMED: dict[str, str] = {"classification": "lda", "regression": "ridge"}
+DEFAULT = {"classification": "logistic", "regression": "ridge"}
+SUMMED = {"classification": "lda", "regression": "ridge"}
 """Default models where owners handed over statistics instead of rows."""
-SCORING: dict[str, str] = {"classification": "accuracy", "regression": "r2"}
-MOST_CLASSES = 20
+SCORING = {"classification": "accuracy", "regression": "r2"}
 
 
 def models() -> dict[str, str]:
@@ -183,7 +183,7 @@ def check_task(task: str, name: str = "task") -> None:
 def guess_task(y: Array) -> Task:
     """Text and a few whole numbers are classes; everything else is a quantity."""
     numbers = y.dtype.kind in "iuf"
-    many = numbers and (bool((y != np.rint(y)).any()) or len(np.unique(y)) > MOST_CLASSES)
+    many = numbers and (bool((y != np.rint(y)).any()) or len(np.unique(y)) > 20)
     return "regression" if many else "classification"
 
 
@@ -193,9 +193,9 @@ def has_holes(blocks: Sequence[Array], dates: Sequence[int] = ()) -> bool:
         return True
     mixed = [b for b in blocks if b.dtype.kind == "O"]
     days = (cell for b in mixed if dates for cell in b[:, list(dates)].flat)
-    if any(cell is None or cell != cell for cell in days):
-        return True
-    return any(isinstance(cell, float) and cell != cell for b in mixed for cell in b.flat)
+    missing = any(cell is None or cell != cell for cell in days)
+    cells = (cell for b in mixed for cell in b.flat)
+    return missing or any(isinstance(cell, float) and cell != cell for cell in cells)
 
 
 def make_model(
@@ -218,9 +218,7 @@ def make_model(
         Rows of numbers as the model will see them, by which columns are scaled once; None: they
         are not known before a training.
     """
-    from sklearn.impute import SimpleImputer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
+    from sklearn import impute, pipeline, preprocessing
 
     from dushapley.games.model.wrappers import EmptyAsZero
 
@@ -232,12 +230,12 @@ def make_model(
     scaled = known.scaled if known else ""
     if scaled == "once":
         return scaled_once(name, model, owners)
-    steps: list[Any] = [StandardScaler(with_mean=not sparse)] if scaled else []
+    steps: list[Any] = [preprocessing.StandardScaler(with_mean=not sparse)] if scaled else []
     if missing and not getattr(input_tags(model), "allow_nan", False):
-        steps = [EmptyAsZero(), SimpleImputer(), *steps]
+        steps = [EmptyAsZero(), impute.SimpleImputer(), *steps]
     elif missing and type(model).__name__.startswith("HistGradientBoosting"):
         steps.insert(0, EmptyAsZero())
-    return make_pipeline(*steps, model) if steps else model
+    return pipeline.make_pipeline(*steps, model) if steps else model
 
 
 def scaled_once(name: str, model: Any, owners: Owners | None) -> Any:
@@ -254,8 +252,7 @@ def scaled_once(name: str, model: Any, owners: Owners | None) -> Any:
             "numbers then: neither sparse nor sums, and text encoded once (encode='pooled'). "
             "Choose logistic."
         )
-    order = sorted(range(len(owners)), key=lambda j: owners.hashes[j])
-    blocks = [np.asarray(owners.X[j], dtype=np.float64) for j in order]
+    blocks = [np.asarray(owners.X[j], dtype=np.float64) for j in content_order(owners)]
     rows = np.maximum(sum((~np.isnan(X)).sum(axis=0) for X in blocks), 1)
     center = sum(np.nansum(X, axis=0) for X in blocks) / rows
     spread = np.sqrt(sum(np.nansum((X - center) ** 2, axis=0) for X in blocks) / rows)
@@ -309,8 +306,7 @@ def is_estimator(thing: Any) -> bool:
 def in_words(model: Any) -> str:
     """A model in words: its steps, the last first."""
     steps = list(getattr(model, "named_steps", {"model": model}).values())
-    recipes = [getattr(step, "recipe", None) for step in steps]
-    words = [repr(s) if r is None else r().words for s, r in zip(steps, recipes, strict=True)]
+    words = [step.recipe().words if hasattr(step, "recipe") else repr(step) for step in steps]
     return " after ".join(reversed(words))
 
 

@@ -7,8 +7,8 @@ model as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,15 +30,10 @@ from dushapley.games.model.catalogue import (
 )
 from dushapley.games.model.scoring.abilities import own_score, speaks, takes_columns
 from dushapley.games.model.scoring.scorer import full_name
-from dushapley.games.rows import refuse_other_things
+from dushapley.games.rows import content_order, refuse_other_things
 from dushapley.hashing import digest
 from dushapley.validation import check_choice, refuse
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-ENCODES = ("none", "pooled", "training")
-OURS = ("sklearn.", "dushapley.")
 NOISE = 1e-6
 """Spread below which a component of a text (of order 1) is rounding error."""
 
@@ -74,8 +69,7 @@ class Encoding:
         if owners.columns is None:
             raise InvalidOwners("These owners came as arrays, whose columns have no names.")
         self.columns = dict(owners.columns)
-        order = sorted(range(len(owners)), key=lambda j: owners.hashes[j])
-        pooled = joined([owners.X[j] for j in order])
+        pooled = joined([owners.X[j] for j in content_order(owners)])
         self.vectorizer = vectorizer()
         encoded = self.vectorizer.fit_transform(as_frame(pooled, self.columns))
         # text of few words spans fewer directions than the encoder gives back: the rest are
@@ -119,8 +113,10 @@ def column_reader(model: Any) -> Any | None:
         return column_reader(steps[0]) if steps else None
     if _reads_columns(model):
         return model
-    inside = model.get_params(deep=False).values() if hasattr(model, "get_params") else ()
-    parts = [part for value in inside for part in _estimators(value)]
+    parts = []
+    for value in model.get_params(deep=False).values() if hasattr(model, "get_params") else ():
+        pairs = value if isinstance(value, (list, tuple)) else [("", value)]
+        parts += [pair[1] for pair in pairs if isinstance(pair, tuple) and len(pair) > 1]
     return next(filter(None, map(column_reader, parts)), None)
 
 
@@ -129,18 +125,13 @@ def _reads_columns(step: Any) -> bool:
         return True
     if hasattr(step, "func"):
         return step.func is not None and not getattr(step, "validate", False)
-    if hasattr(step, "transform") and not type(step).__module__.startswith(OURS):
+    if hasattr(step, "transform") and not type(step).__module__.startswith(
+        ("sklearn.", "dushapley.")
+    ):
         return True
     tags = input_tags(step)
     encodes = tags is not None and (tags.categorical or tags.string)
     return encodes and not hasattr(step, "predict")
-
-
-def _estimators(value: Any) -> list[Any]:
-    """Estimators in a parameter: one, or a list of (name, estimator)."""
-    if isinstance(value, (list, tuple)):
-        return [pair[1] for pair in value if isinstance(pair, tuple) and len(pair) > 1]
-    return [value]
 
 
 def is_mixed(owners: Owners) -> bool:
@@ -150,13 +141,12 @@ def is_mixed(owners: Owners) -> bool:
 
 def encoding_pipeline(model: Any, columns: Mapping[str, str]) -> Any:
     """A model that encodes its own rows, afresh in every training."""
-    from sklearn.feature_selection import VarianceThreshold
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer
+    from sklearn import feature_selection, pipeline, preprocessing
 
-    reader = FunctionTransformer(as_frame, kw_args={"columns": dict(columns)})
+    reader = preprocessing.FunctionTransformer(as_frame, kw_args={"columns": dict(columns)})
     # text of few words leaves columns of rounding errors, which a scaler would blow up
-    return make_pipeline(reader, vectorizer(), VarianceThreshold(NOISE**2), model)
+    varied = feature_selection.VarianceThreshold(NOISE**2)
+    return pipeline.make_pipeline(reader, vectorizer(), varied, model)
 
 
 def vectorizer() -> Any:
@@ -170,44 +160,17 @@ def vectorizer() -> Any:
     )
 
 
-def as_frame(X: Array, columns: Mapping[str, str]) -> pd.DataFrame:
+def as_frame(X: Array, columns: Mapping[str, str]) -> Rows:
     """An array of objects as the table it came from."""
     import pandas as pd
 
     table = pd.DataFrame(X, columns=list(columns), dtype=object)
-    readers: dict[str, Any] = {
-        "number": lambda column: column.astype(np.float64),
-        "date": pd.to_datetime,
-    }
     for name, kind in columns.items():
-        if kind in readers:
-            table[name] = readers[kind](table[name])
+        if kind == "number":
+            table[name] = table[name].astype(np.float64)
+        elif kind == "date":
+            table[name] = pd.to_datetime(table[name])
     return table
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What a model game is made of, checked: rows as the model sees them, and the model itself.
-
-    `notes` say how tables reached the model.
-    """
-
-    owners: Owners
-    model: Any
-    scoring: Any
-    X_test: Rows
-    y_test: Array
-    encoding: Encoding | None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def classes(self) -> Array | None:
-        """All labels that owners or test set hold, where the model is a classifier."""
-        from sklearn.base import is_classifier
-
-        if not is_classifier(self.model):
-            return None
-        return np.unique(np.concatenate([self.y_test, *self.owners.labels()]))
 
 
 def prepare(
@@ -219,8 +182,14 @@ def prepare(
     scoring: Any,
     task: str,
     encode: Any,
-) -> Prepared:
-    """Encode the rows, and make the model and its score where they are given by name."""
+) -> tuple[Owners, Any, Any, Rows, Array, Array | None, Encoding | None, list[str]]:
+    """Encode the rows, and make the model and its score where they are given by name.
+
+    Returns owners, model and score, rows and targets of the test set, all labels that owners or
+    test set hold (where the model is a classifier), the encoding, and how tables reached the model.
+    """
+    from sklearn.base import is_classifier
+
     refuse_other_things(owners, "ModelGame")
     if owners.y[0] is None:
         raise InvalidGame("The owners have no targets; a model needs them: pass {name: (X, y)}.")
@@ -244,19 +213,29 @@ def prepare(
         choice = choose(owners, model, task, scoring)
         scoring = choice.scoring
         model = _made(choice, owners, pooled, given, tables=handed is not None)
-    notes: tuple[str, ...] = ()
+    notes = []
     if handed is not None:
-        step = f"since its {type(column_reader(model)).__name__} selects or encodes columns itself"
-        why = "because encode='none'" if column_reader(model) is None else step
-        notes = (f"The model was handed the tables as they are (encode='none'), {why}.",)
+        reader = column_reader(model)
+        step = f"since its {type(reader).__name__} selects or encodes columns itself"
+        why = "because encode='none'" if reader is None else step
+        notes.append(f"The model was handed the tables as they are (encode='none'), {why}.")
     if is_mixed(owners) and how == "training":
         model = encoding_pipeline(model, owners.columns or {})
-        notes = ("Text and dates were encoded afresh in every training.",)
-    parts = Prepared(replace(pooled, frames=None), model, scoring, rows, targets, encoding, notes)
+        notes = ["Text and dates were encoded afresh in every training."]
     _check_test_set(pooled, rows, targets)
     _check_model(model)
-    _check_labels(parts.classes)
-    return parts if scoring is not None else replace(parts, scoring=own_score(model))
+    classifies = is_classifier(model)
+    classes = np.unique(np.concatenate([targets, *pooled.labels()])) if classifies else None
+    labels = [] if classes is None or classes.dtype.kind not in "fO" else classes.tolist()
+    between = [y for y in labels if isinstance(y, float) and not y.is_integer()]
+    if between:
+        raise InvalidGame(
+            f"The model is a classifier, but the targets are continuous: {between[0]:g} is one of "
+            f"{len(labels)} values. Pass a regressor; or classes as whole numbers or text."
+        )
+    scoring = own_score(model) if scoring is None else scoring
+    owners = replace(pooled, frames=None)
+    return owners, model, scoring, rows, targets, classes, encoding, notes
 
 
 def _test_rows(owners: Owners, X_test: Any, *, tables: bool) -> Any:
@@ -297,7 +276,7 @@ def _made(choice: Choice, owners: Owners, pooled: Owners, given: Rows, *, tables
 def _way(owners: Owners, model: Any, encode: Any) -> Any:
     """How tables reach the model: as was asked, or as its first step makes right."""
     if encode is not None and not isinstance(encode, Encoding):
-        check_choice(encode, "encode", ENCODES)
+        check_choice(encode, "encode", ("none", "pooled", "training"))
     if encode is not None:
         return encode
     by_path = isinstance(model, str) and owners.frames is not None and "." in model
@@ -342,17 +321,6 @@ def _check_test_set(owners: Owners, X: Rows, y: Array) -> None:
             "The test set has targets that are missing or infinite; drop those rows.",
         ),
     )
-
-
-def _check_labels(classes: Array | None) -> None:
-    """Refuse targets between whole numbers as classes, as scikit-learn does."""
-    labels = [] if classes is None or classes.dtype.kind not in "fO" else classes.tolist()
-    between = [y for y in labels if isinstance(y, float) and not y.is_integer()]
-    if between:
-        raise InvalidGame(
-            f"The model is a classifier, but the targets are continuous: {between[0]:g} is one of "
-            f"{len(labels)} values. Pass a regressor; or classes as whole numbers or text."
-        )
 
 
 def _check_model(model: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import Array, FloatArray, IntArray, Queries, Rows
+from dushapley.arrays import Array, IntArray, Queries, Rows
 from dushapley.data.formats.objects import as_table
 from dushapley.data.overlap import copied_rows, tested_rows
 from dushapley.data.owners import Owners
@@ -29,6 +28,7 @@ from dushapley.games.model.encoding import Encoding, prepare
 from dushapley.games.model.identity import Indescribable, describe, packages_of
 from dushapley.games.model.scoring.abilities import refuse_unable, weight_option
 from dushapley.games.model.scoring.scorer import (
+    Score,
     Scorer,
     best_constant,
     constant_label,
@@ -37,7 +37,6 @@ from dushapley.games.model.scoring.scorer import (
 )
 from dushapley.games.model.training import (
     Fresh,
-    Trained,
     fresh,
     known_chance,
     refuse_drifting,
@@ -54,27 +53,13 @@ from dushapley.validation import (
     is_whole,
 )
 
-HANDED_ARRAYS = (
-    " The model was handed arrays of numbers; if it selects or encodes columns itself, pass "
-    "encode='none', and it gets the tables."
-)
 MOST_REPEATS = 1000
 """Trainings averaged for every pool; each has a model of its own, made beforehand."""
 
-STATED = (
-    "That training draws nothing at random was stated by who made the game, and not measured: its "
-    "standard error of 0 rests on that."
-)
 LIFTED = (
     'Pools whose model is worse than none count as nobody\'s (at_least="empty"): nobody would '
     "deploy such a model."
 )
-UNSEEN = (
-    "{} of {} test rows have a class that no owner has ({!r}, say), which no model here can "
-    "predict: is it spelt as the owners spell it?"
-)
-ENDLESS = ("r2", "explained_variance", "d2_", "neg_")
-"""How names of scores begin that have no lower end."""
 FastPath = AdditivePath | BatchedPath | NetworkPath
 MAKERS: list[Callable[[ModelGame], FastPath | None]] = [additive_path, gradient_path]
 """Makers of fast paths, which answer the pools of a game by other arithmetic than fitting the model
@@ -206,49 +191,59 @@ class ModelGame(RowsGame):
         check_choice(deterministic, "deterministic", (True, False, None))
         check_choice(fast, "fast", (True, False))
         training = agreed(on_failure, timeout, memory, repeats)
-        parts = prepare(owners, model, X_test, y_test, scoring=scoring, task=task, encode=encode)
-        super().__init__(parts.owners)
-        self.model, self.scoring, self.encoding = parts.model, parts.scoring, parts.encoding
-        self.X_test, self.y_test, self.classes = parts.X_test, parts.y_test, parts.classes
+        owners, self.model, self.scoring, X_test, y_test, classes, self.encoding, told = prepare(
+            owners, model, X_test, y_test, scoring=scoring, task=task, encode=encode
+        )
+        super().__init__(owners)
+        self.X_test, self.y_test, self.classes = X_test, y_test, classes
         self.seed, self.backend, self.at_least = check_seed(seed, InvalidGame), backend, at_least
         refuse_drifting(self.model)
-        self.scorer = Scorer(self.scoring, self.X_test, self.y_test, self.classes)
+        self.scorer = Scorer(self.scoring, X_test, y_test, classes)
         refuse_unable(self.scorer, self.model)
         self.weight_option = weight_option(self.model, weighted=self.owners.weights is not None)
         self.training = replace(training, shift=self.scorer.shift)
         self._makers = [self._maker(repeat) for repeat in range(training.repeats)]
         self.nobody = empty_outcome(empty, self.scorer, self._makers[0])
-        self._train_by(fast_path(self) if fast else None)
-        sums = self.path is not None and self.path.cheap
+        self._take_path(fast=fast)
         known = known_chance(self.model)
         said = known if deterministic is None else deterministic
         if deterministic is None and said and is_own_function(self.scoring):
             said = None  # it may draw as well
-        self.training = replace(self.training, deterministic=True if sums else said)
-        self.notes = (*parts.notes, *self._notes())
-        if deterministic and not sums and not known:
-            self.notes = (*self.notes, STATED)
+        self.training = replace(self.training, deterministic=True if self.cheap else said)
+        stated = (
+            "That training draws nothing at random was stated by who made the game, and not "
+            "measured: its standard error of 0 rests on that."
+        )
+        unproven = deterministic and not self.cheap and not known
+        self.notes = (*told, *self._notes(), *([stated] if unproven else []))
         arithmetic = backend.partition(":")[0] if self.path is not None else "numpy"
         made_of = packages_of(self.model, self.scoring, sys.modules.get(arithmetic))
         self.packages = made_of | versions([] if self.encoding is None else ["skrub", "pandas"])
         self._identify(self._describe(fingerprint), on_failure, self.nobody.value)
 
     def _told(self) -> tuple[str, ...]:
-        label = re.sub(r"\s+", " ", repr(self.model))
+        label = " ".join(repr(self.model).split())
         return f"{label[:80]} by {self.scoring!s}", f"{len(self.y_test):,} test rows"
 
-    def _train_by(self, path: FastPath | None) -> None:
-        """Train pools on this path, which says how many at a time and of which fractions."""
-        if path is None and self.owners.reduced is not None:
+    def _take_path(self, *, fast: bool) -> None:
+        """Take the first fast path that there is: it says how many pools at a time, and of what.
+
+        All of them are arithmetic on arrays of rows that weigh the same. None: each pool is fitted
+        by itself.
+        """
+        plain = self.owners.weights is None and isinstance(self.X_test, np.ndarray)
+        paths = (maker(self) for maker in MAKERS if fast and plain)
+        self.path = next((path for path in paths if path is not None), None)
+        if self.path is not None:
+            self.block, self.cheap = self.path.block, self.path.cheap
+            self.fractions = self.path.fractions
+        elif self.owners.reduced is not None:
             raise InvalidGame(
                 f"The owners handed over statistics of {self.owners.reduced[0].kind} instead of "
                 f"rows, but {type(self.model).__name__} scored by {self.scoring!r} cannot be "
                 "trained from them. Choose a model made of sums (ridge, LDA, naive Bayes), or ask "
                 "for the rows."
             )
-        self.path = path
-        if path is not None:
-            self.block, self.cheap, self.fractions = path.block, path.cheap, path.fractions
 
     def with_owners(self, owners: Owners) -> Self:
         """The same model, test set, encoding and classes over other owners.
@@ -257,13 +252,13 @@ class ModelGame(RowsGame):
         """
         other = super().with_owners(owners)
         if self.classes is not None:
-            new = np.setdiff1d(np.concatenate([y for y in owners.y if y is not None]), self.classes)
+            new = np.setdiff1d(np.concatenate(owners.labels()), self.classes)
             if len(new):
                 raise InvalidGame(
                     f"The class {new.tolist()[0]!r} was in nobody's data when the game was made, "
                     "so its scores cannot be compared. Make a new game of all owners."
                 )
-        other._train_by(None if self.path is None else fast_path(other))
+        other._take_path(fast=self.path is not None)
         if (other.path and other.path.name) != (self.path and self.path.name):
             raise InvalidGame(
                 "With these owners the models would be trained by other arithmetic, so that what "
@@ -279,16 +274,27 @@ class ModelGame(RowsGame):
     def is_endless(self) -> bool:
         """Whether a bad model's score has no lower end, so that a few pools may decide all."""
         name = self.scoring if isinstance(self.scoring, str) else ""
-        return name.startswith(ENDLESS) and name != "neg_brier_score"
+        return (
+            name.startswith(("r2", "explained_variance", "d2_", "neg_"))
+            and name != "neg_brier_score"
+        )
 
     def prepared(self, X: Rows) -> Rows:
         """A newcomer's rows, encoded as everybody's were; tables in everybody's types."""
-        if is_table(self.owners.X[0]):
-            return in_types_of(self.owners.X[0], as_table(X))
-        if self.encoding is not None:
-            return self.encoding(X)
-        own = self.owners.X[0].dtype
-        return X.astype(own) if {own.kind, X.dtype.kind} == {"f"} else X
+        first = self.owners.X[0]
+        if not is_table(first):
+            if self.encoding is not None:
+                return self.encoding(X)
+            return X.astype(first.dtype) if {first.dtype.kind, X.dtype.kind} == {"f"} else X
+        ordered = as_table(X)[list(first.columns)]
+        for name, kind in first.dtypes.items():
+            known = getattr(kind, "categories", None)
+            if known is not None and not ordered[name].dropna().isin(known).all():
+                raise InvalidGame(
+                    f"The newcomer has categories in column {name!r} that nobody had when the game "
+                    "was made. Make a new game of all owners."
+                )
+        return ordered.astype(first.dtypes.to_dict()).reset_index(drop=True)
 
     @property
     def templates(self) -> list[Any]:
@@ -298,11 +304,15 @@ class ModelGame(RowsGame):
     def evaluate(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Train and score every pool; failures raise or are named, as `on_failure` says."""
         if self.path is not None:
-            found = self.path.answers(queries, draws)
-        else:
-            pools = zip(queries, self.each(queries, draws), strict=True)
-            found = Answers.of([self.outcome(query, *taken) for query, taken in pools])
-        return self._lifted(found)
+            return self._lifted(self.path.answers(queries, draws))
+        found = []
+        for query, (counts, draw) in zip(queries, self.each(queries, draws), strict=True):
+            try:
+                trained = self._train(counts, draw, self._makers) if counts.any() else []
+                found.append(average([score for score, _ in trained]) if trained else self.nobody)
+            except (Exception, SystemExit) as error:
+                found.append(self.fail(query, error))
+        return self._lifted(Answers.of(found))
 
     def _lifted(self, found: Answers) -> Answers:
         """Nobody's utility and scores instead of lower ones, where these count at least."""
@@ -311,9 +321,11 @@ class ModelGame(RowsGame):
             return found
         values, scores = np.where(low, nobody.value, found.values), found.scores
         if scores is not None:
-            known: FloatArray | float = nobody.value if nobody.scores is None else nobody.scores
             coefficients = scores.coefficients.copy()
-            coefficients[low] = self.path.nobody if isinstance(self.path, AdditivePath) else known
+            if isinstance(self.path, AdditivePath):
+                coefficients[low] = self.path.nobody[0]
+            else:
+                coefficients[low] = nobody.value if nobody.scores is None else nobody.scores
             scores = Scores(coefficients, scores.basis)
         return replace(found, values=values, scores=scores)
 
@@ -321,16 +333,6 @@ class ModelGame(RowsGame):
         if isinstance(self.path, AdditivePath):
             return self.path.marginals()
         return newton_marginals(self)
-
-    def outcome(self, query: Array, counts: IntArray, draw: int | None) -> Outcome:
-        """Train on one pool; fast paths hand over here what they do not take."""
-        if not counts.any():
-            return self.nobody
-        try:
-            trained = self._train(counts, draw, self._makers)
-            return average([t.score for t in trained])
-        except (Exception, SystemExit) as error:
-            return self.fail(query, error)
 
     def reseeded(self, seed: int) -> Game:
         return Reseeded(self, seed)
@@ -343,13 +345,12 @@ class ModelGame(RowsGame):
         *,
         first: int = 0,
         listen: bool = False,
-    ) -> list[Trained]:
+    ) -> list[tuple[Score, list[Array]]]:
         """Trainings on one pool, the repeats from `first` on; `listen`: with all predictions."""
         X, y = self.pool(counts, draw)
         assert y is not None
         if self.classes is not None and y.ndim == 1 and bool((y == y[0]).all()):
-            only = Trained(self.scorer(constant_label(y[0], self.classes)), [])
-            return [only] * len(makers)
+            return [(self.scorer(constant_label(y[0], self.classes)), [])] * len(makers)
         name = self._key(counts.tolist(), draw).hex()
         weights = self.weights(counts, draw)
         options = {} if weights is None else {self.weight_option: weights}
@@ -370,7 +371,11 @@ class ModelGame(RowsGame):
         """What a pool counts as whose training failed."""
         arrays = self.owners.columns is not None and not is_table(self.X_test)
         empty = self._empty_in(query) if isinstance(error, ValueError) else ""
-        return self.failed(query[None], error, empty, HANDED_ARRAYS * arrays)[0]
+        hint = (
+            " The model was handed arrays of numbers; if it selects or encodes columns itself, "
+            "pass encode='none', and it gets the tables."
+        )
+        return self.failed(query[None], error, empty, hint if arrays else "")[0]
 
     def _empty_in(self, query: Array) -> str:
         """Which columns have no value in a pool: many models do not take them."""
@@ -405,7 +410,11 @@ class ModelGame(RowsGame):
         if self.classes is not None and self.y_test.ndim == 1:
             unseen = self.y_test[~np.isin(self.y_test, np.concatenate(self.owners.labels()))]
             if len(unseen):
-                notes.append(UNSEEN.format(len(unseen), len(self.y_test), unseen.tolist()[0]))
+                notes.append(
+                    f"{len(unseen)} of {len(self.y_test)} test rows have a class that no owner has "
+                    f"({unseen.tolist()[0]!r}, say), which no model here can predict: is it spelt "
+                    "as the owners spell it?"
+                )
         notes += [*self.owners.notes, *copied_rows(self.owners)]
         for note in tested_rows(self.owners, self.X_test, self.y_test):
             notes.append(note)
@@ -420,19 +429,17 @@ class ModelGame(RowsGame):
             if fingerprint is None:
                 return None
             model = "given"
+        tested = self.X_test, self.y_test, self.classes
         columns = take(self.owners.X[0], slice(0))  # names, types and categories
         return digest(
             "model game",
             model,
             fingerprint,
-            content_hash(self.X_test, None),
-            content_hash(self.y_test, None),
-            *([] if self.classes is None else [content_hash(self.classes, None)]),
+            *(content_hash(part, None) for part in tested if part is not None),
             None if self.encoding is None else self.encoding.name,
             self.seed,
             self.training.repeats,
-            self.backend if self.path is not None else "fit",
-            None if self.path is None else self.path.name,
+            *(("fit", None) if self.path is None else (self.backend, self.path.name)),
             *([] if self.at_least is None else ["at least", self.at_least, self.nobody.value]),
             *([content_hash(columns, None)] if is_table(columns) else []),
             *(["seeds by pool"] if any(make.open_seeds for make in self._makers) else []),
@@ -456,10 +463,11 @@ class Reseeded(DerivedGame):
         ((counts, draw),) = game.each(queries, draws)
         voice = Outcome(float("nan"), "no model is trained on a single class")
         try:
-            (trained,) = game._train(counts, draw, [game._maker(seed)], first=seed, listen=True)
-            own = average([trained.score])
-            if trained.said:
-                voice = Outcome(voice_of(trained.score[0], trained.said))
+            makers = [game._maker(seed)]
+            ((score, said),) = game._train(counts, draw, makers, first=seed, listen=True)
+            own = average([score])
+            if said:
+                voice = Outcome(voice_of(score[0], said))
         except (Exception, SystemExit) as error:
             own = voice = Outcome(float("nan"), failure_cause(error))
         return Answers.of([voice] if seed else [*game._lifted(Answers.of([own])), voice])
@@ -483,39 +491,15 @@ def empty_outcome(empty: Any, scorer: Scorer, make: Fresh) -> Outcome:
     return Outcome(float(empty))
 
 
-def blind_score(scorer: Scorer, make: Fresh) -> tuple[float, FloatArray | None]:
+def blind_score(scorer: Scorer, make: Fresh) -> Score:
     """A model's own score where it can only predict a constant: all rows are the first test row."""
     y, classes = scorer.target.y, scorer.classes
     blind = Scorer(scorer.black_box, take(scorer.X, np.zeros(len(y), dtype=np.int64)), y, classes)
     try:
-        return train(make, (blind.X.copy(), y.copy()), blind, seed=0, seconds=None).score
+        return train(make, (blind.X.copy(), y.copy()), blind, seed=0, seconds=None)[0]
     except Exception as error:
         raise InvalidGame(
             f"The model's own score of a constant prediction cannot be had ({type(error).__name__}:"
             f" {error}), so u(nobody) is unknown. Pass empty= with a number, or 'zero', or name a "
             "scoring=."
         ) from error
-
-
-def in_types_of(first: Rows, table: Rows) -> Rows:
-    """A newcomer's table in the columns and types of the first owner's."""
-    ordered = table[list(first.columns)]
-    for name, kind in first.dtypes.items():
-        known = getattr(kind, "categories", None)
-        if known is not None and not ordered[name].dropna().isin(known).all():
-            raise InvalidGame(
-                f"The newcomer has categories in column {name!r} that nobody had when the game was "
-                "made. Make a new game of all owners."
-            )
-    return ordered.astype(first.dtypes.to_dict()).reset_index(drop=True)
-
-
-def fast_path(game: ModelGame) -> FastPath | None:
-    """The first fast path that takes this game, or None: then each pool is fitted by itself.
-
-    All of them are arithmetic on arrays of rows that weigh the same.
-    """
-    if game.owners.weights is not None or not isinstance(game.X_test, np.ndarray):
-        return None
-    paths = (maker(game) for maker in MAKERS)
-    return next((path for path in paths if path is not None), None)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import Array, FloatArray
 
 
 class Regressogram(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -50,7 +50,7 @@ class Regressogram(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """The mean of each row's bin."""
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray(self.means_[self._codes(rows)])
+        return self.means_[self._codes(rows)]
 
-    def _codes(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _codes(self, rows: Array) -> Array:
         return np.searchsorted(np.asarray(self.edges), rows[:, self.column], side="right")

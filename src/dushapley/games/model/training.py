@@ -26,18 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray, Rows
+from dushapley.arrays import Array, Rows
 from dushapley.data.rows import take
 from dushapley.errors import InvalidGame
+from dushapley.games.model.scoring.scorer import Score
 from dushapley.games.policy import time_limit
 from dushapley.hashing import content_hash, whole_number
 
 SEEDS = ("random_state", "random_seed", "seed")
 """What parameters that seed a model are called."""
-VOICES = ("predict", "predict_proba", "decision_function")
-"""What a fitted model can say of rows."""
-MOST_ROWS = 2000
-"""Rows on which two trainings of a pool are compared, of the test set and of the pool each."""
 
 
 def fresh(model: Any, seed: int, repeat: int, *, repeated: bool) -> Fresh:
@@ -98,9 +95,6 @@ def refuse_drifting(model: Any) -> None:
             )
 
 
-SEEDED = ("sag", "saga", "liblinear")
-"""Solvers of scikit-learn's linear models that draw; others do not use their `random_state`."""
-LINEAR = ("LogisticRegression", "Ridge", "RidgeClassifier")
 PLAIN = (type(None), bool, int, float, str, list, tuple, dict, np.ndarray, np.generic, type)
 """Types of parameters that draw nothing; a function or a splitter might."""
 
@@ -111,8 +105,8 @@ def known_chance(model: Any) -> bool | None:
     It is known of this library's models, of scikit-learn's where no part takes a seed or uses it,
     and of those that draw where a few pools may not show it.
     """
-    parts = [model, *model.get_params(deep=True).values()]
-    parts = [part for part in parts if hasattr(part, "get_params")]
+    inside = model.get_params(deep=True).values()
+    parts = [part for part in (model, *inside) if hasattr(part, "get_params")]
     if all(map(_draws_nothing, parts)):
         return True
     return False if _is_ours(model) or any(map(_draws_rarely, parts)) else None
@@ -128,8 +122,9 @@ def _draws_nothing(part: Any) -> bool:
     searched = any(name.startswith("param_") for name in own)  # which may set seeded solvers
     if type(part).__module__.split(".")[0] != "sklearn" or searched or not plain:
         return False
-    unused = type(part).__name__ in LINEAR and own["solver"] not in SEEDED
-    return unused or not any(seed in own for seed in SEEDS)
+    if type(part).__name__ in ("LogisticRegression", "Ridge", "RidgeClassifier"):
+        return own["solver"] not in ("sag", "saga", "liblinear")  # which use their random_state
+    return not any(seed in own for seed in SEEDS)
 
 
 def _draws_rarely(part: Any) -> bool:
@@ -138,13 +133,12 @@ def _draws_rarely(part: Any) -> bool:
     Trees break ties by their seed; others choose among candidates, by folds or columns by a noise;
     PCA draws from 501 rows on, until there are ten for each column.
     """
-    from sklearn.ensemble import BaseEnsemble
-    from sklearn.tree import BaseDecisionTree
+    from sklearn import ensemble, tree
 
     own = part.get_params(deep=False)
     searched = "random_state" in own and any(name.startswith("param_") for name in own)
     sized = own.get("svd_solver") == "auto" and isinstance(own.get("n_components"), Integral)
-    tied = isinstance(part, (BaseDecisionTree, BaseEnsemble))
+    tied = isinstance(part, (tree.BaseDecisionTree, ensemble.BaseEnsemble))
     return searched or sized or tied or any(map(_is_left_to_chance, own.values()))
 
 
@@ -181,10 +175,10 @@ def seeded_generators(seed: int) -> Iterator[None]:
 
 
 def behaviour(model: Any, *tables: Rows) -> list[Array]:
-    """All that a fitted model says of these rows: labels, probabilities, scores."""
+    """All that a fitted model says of the first of these rows: labels, probabilities, scores."""
     said = []
-    for rows in (take(table, slice(MOST_ROWS)) for table in tables):
-        for voice in VOICES:
+    for rows in (take(table, slice(2000)) for table in tables):
+        for voice in ("predict", "predict_proba", "decision_function"):
             with suppress(Exception):  # a model may have a voice that it cannot raise
                 said.append(np.asarray(getattr(model, voice)(rows.copy())))
     return said
@@ -218,30 +212,20 @@ class Fresh:
         vars(self).update(state)
 
     def __call__(self, seed: int) -> Any:
-        seeds = derived_seeds(self.open_seeds, seed)
-        copy = deepcopy(self.template)
-        return copy.set_params(**seeds) if seeds else copy
-
-
-@dataclass(frozen=True)
-class Trained:
-    """One training: its score, with the rows where they are known, and what the model says."""
-
-    score: tuple[float, FloatArray | None]
-    said: list[Array]
+        return deepcopy(self.template).set_params(**derived_seeds(self.open_seeds, seed))
 
 
 def train(
     make: Fresh,
     rows: tuple[Rows, Array],
-    score: Callable[[Any], tuple[float, FloatArray | None]],
+    score: Callable[[Any], Score],
     *,
     seed: int,
     seconds: float | None,
     tables: Sequence[Rows] = (),
     options: Mapping[str, Any] | None = None,
-) -> Trained:
-    """Fit and score a fresh model, and have it say all that it can of `tables`.
+) -> tuple[Score, list[Array]]:
+    """Score of a fresh model after training, and all that it can say of `tables`.
 
     One that loads torch only while it is trained could not be seeded: it is trained again.
     """
@@ -250,7 +234,7 @@ def train(
         limited = nullcontext() if seconds is None else time_limit(seconds)
         with seeded_generators(seed), limited:
             model = fitted(lambda: make(seed), *rows, options or {})
-            trained = Trained(score(model), behaviour(model, *tables))
+            trained = score(model), behaviour(model, *tables)
         if loaded or "torch" not in sys.modules:
             return trained
 

@@ -37,7 +37,12 @@ class Padded(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities over all classes."""
-        return pad(self.model.predict_proba(X), self.model.classes_, self.classes)
+        known = np.asarray(self.model.predict_proba(X))
+        if known.shape[1] == len(self.classes):  # also of networks, which are told how many
+            return known
+        full = np.zeros((len(known), len(self.classes)), dtype=known.dtype)
+        full[:, np.searchsorted(self.classes, self.model.classes_)] = known
+        return full
 
 
 class Decoded(Padded):
@@ -48,16 +53,6 @@ class Decoded(Padded):
     def predict(self, X: Any) -> Array:
         """Labels."""
         return self.classes[np.asarray(self.model.predict(X)).astype(np.int64)]
-
-
-def pad(probabilities: Any, seen: Array, classes: Array) -> FloatArray:
-    """Probabilities over all classes; those the model never saw are zero."""
-    known = np.asarray(probabilities)
-    if known.shape[1] == len(classes):  # also of networks, which are told how many there are
-        return known
-    full = np.zeros((len(known), len(classes)), dtype=known.dtype)
-    full[:, np.searchsorted(classes, seen)] = known
-    return full
 
 
 class EmptyAsZero(TransformerMixin, BaseEstimator):  # type: ignore[misc]

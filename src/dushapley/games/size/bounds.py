@@ -20,29 +20,28 @@ exact mean over all choices is cheap: those terms are taken exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
 import numpy as np
 
-from dushapley.arrays import ComplexArray, FloatArray, IntArray
+from dushapley.arrays import FloatArray, IntArray
 from dushapley.games.size.curves import Curve, LearningCurve, finite_curve
-from dushapley.games.size.exact import Lattice, fast_length, lattice, size_transform, utilities
+from dushapley.games.size.exact import (
+    Lattice,
+    Rule,
+    fast_length,
+    lattice,
+    size_transform,
+    utilities,
+)
 
 DEGENERATE = 1e-3
 """Where a three-point rule would divide by less than this, a coarser bound is taken."""
 ROUNDING = 2.0**-44
 """Room for rounding errors in a bound, as a part of the largest utility."""
-SHIFT = 1e-11
-"""How far points of the upper bound are moved down, as a part of the range, for rounding."""
-NUDGE = 2.0**-48
-"""How far points of the lower bound are moved up, as a part of where they lie."""
-DEEPEST = 3
 FEW_COALITIONS, MOST_COALITIONS = 2**12, 2**20
 """Coalitions that are listed rather than counted, and listed at most where counting cannot be."""
-MOST_STEPS = 2**20
-"""Longest lattice on which they are counted."""
 Bracket = tuple[FloatArray, FloatArray, float]
 """Bounds on the Shapley value of every owner, and room for rounding.
 
@@ -63,56 +62,37 @@ def bracket(sizes: FloatArray, curve: LearningCurve, scale: FloatArray | None = 
     ends = finite_curve(curve, np.array([0.0, float(sizes.sum())]))
     ks, exact = exact_terms(sizes, curve)
     between = np.setdiff1d(np.arange(n), ks)
-    terms = middle_terms(sizes, own, between)
     weight = np.ones(n) if scale is None else scale
     known = (exact * weight[ks]).sum(axis=1)
     lower, upper = (
-        (known + (means(terms, curve) * weight[between]).sum(axis=1)[member]) / n
-        for means in (two_point_means, ended_means)
+        (known + (means * weight[between]).sum(axis=1)[member]) / n
+        for means in middle_means(sizes, own, between, curve)
     )
     return lower, np.maximum(lower, upper), ROUNDING * float(np.abs(ends).max())
 
 
-@dataclass(frozen=True)
-class Middle:
-    """The terms between the exact ones, for owners of each distinct size.
+def middle_means(
+    sizes: FloatArray, own: FloatArray, k: IntArray, curve: LearningCurve
+) -> list[FloatArray]:
+    """Bounds of the terms between the exact ones, lower and upper, each of shape (D, K).
 
-    Attributes
-    ----------
-    mine
-        Distinct sizes, shape (D, 1).
-    mean, variance, third
-        Mean, variance and third central moment of the size of k random others, shape (D, K).
-    low, high
-        Sums of the k smallest and k largest others, shape (D, K).
-    """
-
-    mine: FloatArray
-    mean: FloatArray
-    variance: FloatArray
-    third: FloatArray
-    low: FloatArray
-    high: FloatArray
-
-
-def middle_terms(sizes: FloatArray, own: FloatArray, k: IntArray) -> Middle:
-    """Moments and range of the pooled size of k of m = I−1 others, drawn without replacement.
-
-    Var = kσ²(m−k)/(m−1); the third central moment is that of one owner times
+    `own` holds the distinct sizes, k how many of the m = I−1 others are drawn without replacement.
+    Var = kσ²(m−k)/(m−1); the third central moment of their pooled size is that of one owner times
     k(m−k)(m−2k)/((m−1)(m−2)).
     """
-    m = len(sizes) - 1
-    others = without_one(sizes, own)
+    m, others = len(sizes) - 1, without_one(sizes, own)
     mean = others.sum(axis=1, keepdims=True) / max(m, 1)
     second, third = (((others - mean) ** r).sum(axis=1, keepdims=True) / max(m, 1) for r in (2, 3))
-    return Middle(
-        mine=own[:, None],
-        mean=k * mean,
-        variance=second * k * (m - k) / max(m - 1, 1),
-        third=third * k * (m - k) * (m - 2 * k) / max((m - 1) * (m - 2), 1),
-        low=np.cumsum(np.insert(others, 0, 0.0, axis=1), axis=1)[:, k],
-        high=np.cumsum(np.insert(others[:, ::-1], 0, 0.0, axis=1), axis=1)[:, k],
-    )
+    variance = second * k * (m - k) / max(m - 1, 1)
+    third = third * k * (m - k) * (m - 2 * k) / max((m - 1) * (m - 2), 1)
+    low = np.cumsum(np.insert(others, 0, 0.0, axis=1), axis=1)[:, k]
+    high = np.cumsum(np.insert(others[:, ::-1], 0, 0.0, axis=1), axis=1)[:, k]
+    moments, bounds = (k * mean, variance, third), []
+    for points, masses in (two_points(*moments), ended_points(*moments, low, high)):
+        pooled = np.clip(points, low, high)  # the range that others can have
+        gains = finite_curve(curve, pooled + own[:, None]) - finite_curve(curve, pooled)
+        bounds.append((masses * gains).sum(axis=0))
+    return bounds
 
 
 def without_one(sizes: FloatArray, own: FloatArray) -> FloatArray:
@@ -121,49 +101,38 @@ def without_one(sizes: FloatArray, own: FloatArray) -> FloatArray:
     return np.array([np.delete(ordered, rank) for rank in np.searchsorted(ordered, own)])
 
 
-def gain(terms: Middle, pooled: FloatArray, curve: LearningCurve) -> FloatArray:
-    """g: what the owner adds to `pooled` rows, kept within the range that others can have."""
-    there = np.clip(pooled, terms.low, terms.high)
-    return finite_curve(curve, there + terms.mine) - finite_curve(curve, there)
-
-
-def two_point_means(terms: Middle, curve: LearningCurve) -> FloatArray:
-    """Mean of g over the two points that share three moments with Y_k, shape (D, K)."""
-    spread = np.sqrt(terms.variance)
-    cubed = terms.variance * spread
-    lean = np.divide(terms.third, 2 * cubed, out=np.zeros_like(cubed), where=cubed > 0)
+def two_points(mean: FloatArray, variance: FloatArray, third: FloatArray) -> Rule:
+    """The two points that share three moments with Y_k."""
+    spread = np.sqrt(variance)
+    cubed = variance * spread
+    lean = np.divide(third, 2 * cubed, out=np.zeros_like(cubed), where=cubed > 0)
     far = np.abs(lean) + np.sqrt(1 + lean**2)
-    down, up = np.where(lean > 0, 1 / far, far), np.where(lean > 0, far, 1 / far)
-    nudge = NUDGE * (terms.mean + spread)
-    below = gain(terms, terms.mean - spread * down + nudge, curve)
-    above = gain(terms, terms.mean + spread * up + nudge, curve)
-    share = up / (up + down)
-    return np.asarray(share * below + (1 - share) * above)
+    down, up = np.where(lean > 0, [1 / far, far], [far, 1 / far])
+    nudge, share = 2.0**-48 * (mean + spread), up / (up + down)  # up, for rounding
+    points = np.stack([mean - spread * down + nudge, mean + spread * up + nudge])
+    return points, np.stack([share, 1 - share])
 
 
-def ended_means(terms: Middle, curve: LearningCurve) -> FloatArray:
-    """Mean of g over both ends of the range and a point between them, sharing three moments.
+def ended_points(
+    mean: FloatArray, v: FloatArray, third: FloatArray, low: FloatArray, high: FloatArray
+) -> Rule:
+    """Both ends of the range and a point between them, sharing three moments with Y_k.
 
     Where that point falls near an end, or the law is nearly one of two points, the bound that uses
     mean, variance and the lower end only is taken: it holds because the third derivative of g is
     not positive.
     """
-    a, b = terms.low - terms.mean, terms.high - terms.mean
-    v, width = terms.variance, terms.high - terms.low
+    a, b, width = low - mean, high - mean, high - low
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        x = (terms.third - (a + b) * v) / (v + a * b)
+        x = (third - (a + b) * v) / (v + a * b)
         at_a = (v + x * b) / ((a - x) * (a - b))
         at_b = (v + x * a) / ((b - x) * (b - a))
         sound = (-(v + a * b) > DEGENERATE * -a * b) & (x - a > DEGENERATE * width)
         sound &= (b - x > DEGENERATE * width) & (at_a >= 0) & (at_b >= 0) & (at_a + at_b <= 1)
-        far, mass = v / -a, v / (v + a**2)
-    x, at_a, at_b = (np.where(sound, value, 0.0) for value in (x, at_a, at_b))
-    far, mass = (np.where((v > 0) & (a < 0), value, 0.0) for value in (far, mass))
-    low, high = (gain(terms, end, curve) for end in (terms.low, terms.high))
-    between = gain(terms, terms.mean + x - SHIFT * width, curve)
-    three = at_a * low + at_b * high + (1 - at_a - at_b) * between
-    coarse = mass * low + (1 - mass) * gain(terms, terms.mean + far - SHIFT * width, curve)
-    return np.asarray(np.where(sound, three, coarse))
+        far, mass = np.where((v > 0) & (a < 0), [v / -a, v / (v + a**2)], 0.0)
+    x, at_a, at_b = np.where(sound, [x, at_a, at_b], [far, mass, np.zeros_like(v)])
+    points = np.stack([low, high, mean + x - 1e-11 * width])  # down, for rounding
+    return points, np.stack([at_a, at_b, 1 - at_a - at_b])
 
 
 def exact_terms(sizes: FloatArray, w: Curve) -> tuple[IntArray, FloatArray]:
@@ -174,9 +143,9 @@ def exact_terms(sizes: FloatArray, w: Curve) -> tuple[IntArray, FloatArray]:
     they are many. Sizes without a lattice reach less deep, down to k = 0 and m for thousands.
     """
     n = len(sizes)
-    depth = min(DEEPEST, n - 1)
+    depth = min(3, n - 1)
     grid = lattice(sizes) if comb(n, depth + 1) > FEW_COALITIONS else None
-    if grid is not None and 0 < grid.steps[-1] <= MOST_STEPS:
+    if grid is not None and 0 < grid.steps[-1] <= 2**20:
         level = utilities(grid, w)
         sides = [counted_means(grid, n, level, depth), -counted_means(grid, n, level[::-1], depth)]
     else:
@@ -228,11 +197,13 @@ def counted_means(grid: Lattice, n: int, level: FloatArray, depth: int) -> Float
     reach = (2 * depth + 2) * int(grid.steps[-1])
     length = fast_length(2 * reach + 2)
     here = np.minimum(np.arange(reach + 1), grid.total)
+    sums, frequency = size_transform(grid, length), np.arange(length // 2 + 1)
+    power = [sums[(r * frequency) % length] for r in range(1, depth + 1)]
+    e = [np.ones(len(frequency), dtype=sums.dtype)]
+    for k in range(1, depth + 1):  # Newton's identities, from the power sums S(z^r)
+        e.append(sum((-1) ** (r - 1) * e[k - r] * power[r - 1] for r in range(1, k + 1)) / k)
     transform = np.fft.rfft(level[here], length)
-    shifted = [
-        np.fft.irfft(transform * np.conj(e), length)[: reach + 1]
-        for e in elementary(grid, depth, length)
-    ]
+    shifted = [np.fft.irfft(transform * np.conj(e_k), length)[: reach + 1] for e_k in e]
     around = [[part[r * grid.steps] for r in range(depth + 2)] for part in shifted]
     terms = [
         sum((-1) ** r * (around[k - r][r + 1] - around[k - r][r]) for r in range(k + 1))
@@ -240,14 +211,3 @@ def counted_means(grid: Lattice, n: int, level: FloatArray, depth: int) -> Float
         for k in range(depth + 1)
     ]
     return np.stack(terms, axis=1)[grid.member]
-
-
-def elementary(grid: Lattice, depth: int, length: int) -> list[ComplexArray]:
-    """Transforms of e_0..e_depth by Newton's identities, from the power sums S(z^r)."""
-    sums = size_transform(grid, length)
-    frequency = np.arange(length // 2 + 1)
-    power = [sums[(r * frequency) % length] for r in range(1, depth + 1)]
-    e = [np.ones(len(frequency), dtype=sums.dtype)]
-    for k in range(1, depth + 1):
-        e.append(sum((-1) ** (r - 1) * e[k - r] * power[r - 1] for r in range(1, k + 1)) / k)
-    return e

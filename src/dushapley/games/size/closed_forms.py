@@ -13,33 +13,25 @@ precision, n is a vector: how many rows there are of each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import FloatArray, IntArray
+from dushapley.arrays import EPSILON, FloatArray, slices
+from dushapley.games.base import Wishes
 from dushapley.games.size.bounds import Bracket, bracket
 from dushapley.games.size.curves import LearningCurve, contradiction, finite_curve
-from dushapley.games.size.exact import SHAPLEY, Law, Utility, exact_values
+from dushapley.games.size.exact import SHAPLEY, Rule, Utility, exact_values, gauss
 from dushapley.protocol import Estimate, Guarantee
 
 MOST_TERMS = 2**23
 """(Size, k) pairs that are summed one by one; above, the sum over k is by Gauss's rule."""
-MOST_PRECISE = 2**24
-"""(Owner, k, precision) triples where rows differ in precision."""
 HEAD = 64
 """Terms at the beginning that are always summed one by one."""
-NODES = 8, 16
-"""Nodes of Gauss's rule in each doubling of k: of the check, and of the values."""
-SOON = 2**21
-"""(Size, k) pairs up to which DU-Shapley's certificate is computed along with its values."""
 NOTEWORTHY = 0.1
 """Part of a value that a possible error must reach to be pointed out."""
-GIANT, TIMES = 1 / 3, 3
-"""Very large is an owner with this part of all rows and so many times the others' mean."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +49,7 @@ class Part:
 
 
 def solve(
-    method: str,
-    sizes: FloatArray,
-    parts: Sequence[Part],
-    wishes: Mapping[str, Any] | None = None,
+    method: str, sizes: FloatArray, parts: Sequence[Part], wishes: Wishes = None
 ) -> Estimate | None:
     """The answer of `method`, or None where there is no formula that keeps its word."""
     asked = dict(wishes or {})
@@ -68,28 +57,34 @@ def solve(
     if asked or not parts:  # no bin for a test point to fall in: asking is as good
         return None
     if method == "exact":
-        return solve_exact(parts, law)
+        values, error = np.zeros(len(sizes)), 0.0
+        for part in parts:
+            exact = exact_values(part.sizes, part.curve, law)
+            if exact is None:  # no lattice, or too much work
+                return None
+            values, error = values + part.weight * exact[0], error + part.weight * exact[1]
+        return Estimate(
+            values, details={"route": "law of the pooled size", "numerical_error": error}
+        )
     if method == "du-second-order":
         bounds = total_bracket(parts)
         return None if bounds is None else certified(Estimate(bounds[0]), bounds, parts, 0.0)
     if method not in ("du", "du++"):
         return None
     values, error = total_du(parts)
-    bounds = total_bracket(parts) if sum(part.pairs for part in parts) <= SOON else None
-    estimate = Estimate(values, details={"numerical_error": error}, notes=size_notes(sizes))
+    soon = sum(part.pairs for part in parts) <= 2**21  # a certificate along with the values
+    bounds = total_bracket(parts) if soon else None
+    notes: tuple[str, ...] = ()
+    total, most = float(sizes.sum()), float(sizes.max())
+    others = (total - most) / max(1, len(sizes) - 1)
+    # very large is an owner with a third of all rows and three times the others' mean
+    if len(sizes) > 2 and total > 0 and most >= max(1 / 3 * total, 3 * others):
+        notes = (
+            f"The largest owner holds {most / total:.0%} of all rows. DU-Shapley works poorly "
+            "when some owners are very large: prefer exact or du-second-order here.",
+        )
+    estimate = Estimate(values, details={"numerical_error": error}, notes=notes)
     return certified(estimate, bounds, parts, error)
-
-
-def solve_exact(parts: Sequence[Part], law: Law) -> Estimate | None:
-    """Exact values part by part; None where some part has no lattice or too much work."""
-    values, error = np.zeros(len(parts[0].sizes)), 0.0
-    for part in parts:
-        exact = exact_values(part.sizes, part.curve, law)
-        if exact is None:
-            return None
-        values, error = values + part.weight * exact[0], error + part.weight * exact[1]
-    details = {"route": "law of the pooled size", "numerical_error": error}
-    return Estimate(values, details=details)
 
 
 def total_du(parts: Sequence[Part], scale: FloatArray | None = None) -> tuple[FloatArray, float]:
@@ -141,8 +136,16 @@ def certified(
         details = {**estimate.details, "error_bound": f"not computed: {why}"}
         return replace(estimate, details=details)
     certificate = certificate_of(estimate.values, bounds, parts, error)
-    notes = (*estimate.notes, *error_notes(estimate.values, certificate))
-    if certificate.is_guarantee:
+    notes, proven = estimate.notes, certificate.is_guarantee
+    large = certificate.bound > NOTEWORTHY * np.abs(estimate.values)
+    if large.any():  # the error may be a good part of what somebody is paid
+        limit = "is at most" if proven else "(checked numerically, not proven) is about at most"
+        notes += (
+            f"The error of these values {limit} {certificate.bound.max():.3g}; for {large.sum()} "
+            f"of {len(large)} owners that allows more than {NOTEWORTHY:.0%} of their value. Sizes "
+            "differ too much for this method: prefer exact, or du-second-order to du.",
+        )
+    if proven:
         return replace(estimate, notes=notes, guarantee=certificate.to_dict())
     details = {**estimate.details, "error_checked_numerically": certificate.bound.tolist()}
     return replace(estimate, notes=notes, details=details)
@@ -158,32 +161,6 @@ def unbounded(parts: Sequence[Part]) -> str:
     return ""
 
 
-def size_notes(sizes: FloatArray) -> tuple[str, ...]:
-    """DU-Shapley's own limitation, where the sizes show it."""
-    total, most = float(sizes.sum()), float(sizes.max())
-    others = (total - most) / max(1, len(sizes) - 1)
-    if len(sizes) < 3 or total == 0 or most < max(GIANT * total, TIMES * others):
-        return ()
-    return (
-        f"The largest owner holds {most / total:.0%} of all rows. DU-Shapley works poorly "
-        "when some owners are very large: prefer exact or du-second-order here.",
-    )
-
-
-def error_notes(values: FloatArray, certificate: Guarantee) -> tuple[str, ...]:
-    """Say so where the error may be a good part of what somebody is paid."""
-    large = certificate.bound > NOTEWORTHY * np.abs(values)
-    if not large.any():
-        return ()
-    proven = certificate.is_guarantee
-    limit = "is at most" if proven else "(checked numerically, not proven) is about at most"
-    return (
-        f"The error of these values {limit} {certificate.bound.max():.3g}; for {large.sum()} of "
-        f"{len(values)} owners that allows more than {NOTEWORTHY:.0%} of their value. Sizes differ "
-        "too much for this method: prefer exact, or du-second-order to du.",
-    )
-
-
 def du_values(
     sizes: FloatArray, curve: LearningCurve, scale: FloatArray | None = None
 ) -> tuple[FloatArray, float]:
@@ -196,15 +173,17 @@ def du_values(
     """
     n = len(sizes)
     distinct, member, counts = np.unique(sizes, return_inverse=True, return_counts=True)
-    others = sum_of_others(distinct, counts)
+    rows = distinct * counts  # added up, for a difference loses the dwarfs
+    below, above = np.cumsum(np.append(0.0, rows[:-1])), np.cumsum(np.append(0.0, rows[:0:-1]))
+    others = below + above[::-1] + distinct * (counts - 1)
     if scale is not None or len(distinct) * n <= MOST_TERMS:
         weight = np.ones(n) if scale is None else scale
         sums = rough = weighted_sum(distinct, others, curve, np.arange(n) / max(n - 1, 1), weight)
     else:
-        rules = ((k / (n - 1), weight) for k, weight in (sum_rule(n, nodes) for nodes in NODES))
+        rules = ((k / (n - 1), weight) for k, weight in (sum_rule(n, 8), sum_rule(n, 16)))
         rough, sums = (weighted_sum(distinct, others, curve, *rule) for rule in rules)
     ends = finite_curve(curve, np.array([0.0, float(sizes.sum())]))
-    rounding = 4 * float(np.finfo(float).eps * np.abs(ends).max())
+    rounding = 4 * EPSILON * float(np.abs(ends).max())
     return sums[member] / n, float(np.abs(sums - rough).max()) / n + rounding
 
 
@@ -213,7 +192,7 @@ def du_by_precision(sizes: FloatArray, gamma: FloatArray, utility: Utility) -> E
     kinds, member = np.unique(np.stack([sizes, gamma], axis=1), axis=0, return_inverse=True)
     precisions, which = np.unique(gamma, return_inverse=True)
     n, all_rows = len(sizes), np.bincount(which, sizes)
-    if n * len(kinds) * len(precisions) > MOST_PRECISE:
+    if n * len(kinds) * len(precisions) > 2**24:
         return None
     share = np.arange(n)[:, None] / (n - 1)
     worth = np.empty((len(kinds), 2, n))
@@ -228,14 +207,6 @@ def du_by_precision(sizes: FloatArray, gamma: FloatArray, utility: Utility) -> E
     return Estimate(values, details={"route": "rows of each precision", "numerical_error": error})
 
 
-def sum_of_others(distinct: FloatArray, counts: IntArray) -> FloatArray:
-    """Rows of everybody but one owner of each size; added, for a difference loses the dwarfs."""
-    rows = distinct * counts
-    below = np.cumsum(np.append(0.0, rows[:-1]))
-    above = np.cumsum(np.append(0.0, rows[:0:-1]))[::-1]
-    return np.asarray(below + above + distinct * (counts - 1))
-
-
 def weighted_sum(
     own: FloatArray,
     others: FloatArray,
@@ -246,35 +217,27 @@ def weighted_sum(
     """Σ weight·g(share·others) for each distinct size: own rows, and those of all others."""
     sums = np.empty(len(own))
     at_once = max(1, 2**20 // len(shares))
-    for start in range(0, len(sums), at_once):
-        some = slice(start, start + at_once)
+    for some in slices(len(sums), at_once):
         pooled = shares * others[some, None]
         gain = finite_curve(curve, pooled + own[some, None]) - finite_curve(curve, pooled)
         sums[some] = gain @ weight
     return sums
 
 
-def sum_rule(n: int, nodes: int) -> tuple[FloatArray, FloatArray]:
-    """Points and weights for a sum over k = 0..n−1: the head as it is, then doublings."""
+def sum_rule(n: int, nodes: int) -> Rule:
+    """Points and weights for a sum over k = 0..n−1: the head as it is, then doublings.
+
+    Over L terms by Gauss's rule, from the recurrence of the discrete Legendre polynomials, whose
+    weights are n²(L²−n²)/(4(4n²−1)).
+    """
     head = min(HEAD, n)
     points, weights = [np.arange(float(head))], [np.ones(head)]
     edges = np.unique(np.minimum(HEAD * 2 ** np.arange(n.bit_length()), n))
     for start, end in pairwise(edges.tolist()):
-        x, weight = gauss_for_sums(end - start, min(nodes, end - start))
-        points.append(start + x)
-        weights.append(weight)
+        length = end - start
+        j = np.arange(1, min(nodes, length))
+        beta = j**2 * (length**2 - j**2) / (4 * (4 * j**2 - 1))
+        x, weight = gauss(np.zeros(len(j) + 1), np.sqrt(beta))
+        points.append(start + (x + (length - 1) / 2))
+        weights.append(length * weight)
     return np.concatenate(points), np.concatenate(weights)
-
-
-def gauss_for_sums(length: int, nodes: int) -> tuple[FloatArray, FloatArray]:
-    """Gauss's rule for Σ f(k), k = 0..length−1.
-
-    The weights of the discrete Legendre polynomials' recurrence are n²(L²−n²)/(4(4n²−1)); nodes and
-    weights are the eigenvalues and first components of the tridiagonal matrix they form.
-    """
-    from scipy.linalg import eigh_tridiagonal
-
-    j = np.arange(1, nodes)
-    beta = j**2 * (length**2 - j**2) / (4 * (4 * j**2 - 1))
-    x, vectors = eigh_tridiagonal(np.zeros(nodes), np.sqrt(beta))
-    return np.asarray(x + (length - 1) / 2), np.asarray(length * vectors[0] ** 2)

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import FloatArray
+from dushapley.arrays import EPSILON, FloatArray, as_floats
 from dushapley.errors import InvalidGame, UtilityFailed
 from dushapley.validation import refuse
 
@@ -26,8 +26,6 @@ ORDERS: dict[Shape, int] = {"increasing": 1, "concave": 2, "completely monotone"
 """Differences of a declared curve whose signs are checked, from the first up to this one."""
 SCALES = (1e-4, 1e-2, 0.1, 0.3, 1.0, 10.0, 1e3, 1e6)
 """Multiples of all rows up to which they are taken: within the range in use and far out."""
-POINTS = 33
-"""Evenly spaced points on each of these ranges."""
 
 
 @dataclass(frozen=True)
@@ -101,33 +99,25 @@ def contradiction(curve: LearningCurve, shape: Shape, rows: FloatArray) -> str:
     The r-th differences over evenly spaced points have the sign of the r-th derivative where that
     keeps one sign. So a shape is refuted by one difference of the wrong sign beyond rounding; it is
     not proven by their being right. `rows` are all rows there are, one number per column.
+
+    The coefficients of an r-th difference add up to 2^r in absolute value. Rounding errors go by
+    what a curve computes on the way, taken to be at most a few times its size.
     """
-    steps = np.linspace(0, 1, POINTS)[:, None]
+    steps = np.linspace(0, 1, 33)[:, None]
     size = np.abs(finite_curve(curve, rows * steps)).max(axis=0)
     for start, scale in [(0.0, s) for s in SCALES] + [(1.0, 2.0), (1.0, 10.0)]:
         n = rows * (start + (scale - start) * steps)
         with np.errstate(all="ignore"):
-            found = wrong_sign(apply_curve(curve, n), ORDERS[shape], size, n)
-        if found:
-            return found
-    return ""
-
-
-def wrong_sign(level: FloatArray, orders: int, size: FloatArray, n: FloatArray) -> str:
-    """Describe the first differences of the wrong sign, between which rows `n`; empty: none.
-
-    The coefficients of an r-th difference add up to 2^r in absolute value. Rounding errors go by
-    what a curve computes on the way, taken to be at most a few times its `size`.
-    """
-    finite = np.isfinite(level).all(axis=0)
-    size = np.maximum(size, np.abs(np.where(finite, level, 0.0)).max(axis=0))
-    room = 64 * np.finfo(np.float64).eps * size
-    for order in range(1, orders + 1):
-        signed = np.diff(level, order, axis=0) * (-1) ** (order + 1)
-        wrong = np.flatnonzero((signed.min(axis=0) < -(2.0**order) * room) & finite)
-        if len(wrong):
-            low, high = n[[0, -1], wrong[0]]
-            return f"differences of order {order} between {low:g} and {high:g} rows"
+            level = apply_curve(curve, n)
+        finite = np.isfinite(level).all(axis=0)
+        reach = np.maximum(size, np.abs(np.where(finite, level, 0.0)).max(axis=0))
+        for order in range(1, ORDERS[shape] + 1):
+            signed = np.diff(level, order, axis=0) * (-1) ** (order + 1)
+            room = 64 * EPSILON * reach * 2.0**order
+            wrong = np.flatnonzero((signed.min(axis=0) < -room) & finite)
+            if len(wrong):
+                low, high = n[[0, -1], wrong[0]]
+                return f"differences of order {order} between {low:g} and {high:g} rows"
     return ""
 
 
@@ -207,13 +197,10 @@ def mean_estimation(noise: ArrayLike, prior: ArrayLike) -> LearningCurve:
     >>> float(mean_estimation(noise=1.0, prior=1.0)(1.0)) > float(mean_estimation(4.0, 1.0)(1.0))
     True
     """
-    s2, v = np.asarray(noise, dtype=np.float64), np.asarray(prior, dtype=np.float64)
+    s2, v = as_floats(noise), as_floats(prior)
     refuse(
         InvalidGame,
-        (
-            not ((s2 > 0).all() and (v > 0).all()),
-            "noise and prior variances must be positive.",
-        ),
+        (not ((s2 > 0).all() and (v > 0).all()), "noise and prior variances must be positive."),
     )
     return LearningCurve(
         lambda n: -s2 / (n + s2 / v),
@@ -227,7 +214,7 @@ def mean_estimation(noise: ArrayLike, prior: ArrayLike) -> LearningCurve:
 def apply_curve(w: Curve, rows: FloatArray) -> FloatArray:
     """Evaluate a user's curve, and teach what vectorised means when it is not."""
     try:
-        values = np.asarray(w(rows), dtype=np.float64)
+        values = as_floats(w(rows))
     except TypeError as error:
         raise InvalidGame(
             f"w cannot take an array ({error}). It must be vectorised: np.sqrt, not math.sqrt."

@@ -37,43 +37,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dushapley.arrays import ComplexArray, FloatArray, IntArray
+from dushapley.arrays import EPSILON, ComplexArray, FloatArray, IntArray, slices
 from dushapley.games.size.curves import Curve, finite_curve
 from dushapley.protocol import Estimate
 
-MOST_ROWS = 2**23
-"""Longest lattice of pooled sizes."""
 FINEST = 2.0**-10
 """Part of a row that a size may be a multiple of."""
-MOST_WORK = 4 * 10**9
-"""Most (frequency, owner, node) triples in the middle: about a minute."""
-MOST_OWNERS = 20_000
-"""Beyond, finding the nodes takes longer than the values."""
 TINY = 1e-18
 """Probability, and relative weight of a series' rest, that is left out."""
 NEGLIGIBLE = 1e-17
 """Part of the largest utility that all frequencies left out may add up to."""
 MIDDLE_BEGINS = 60.0
 """Expected number of owners present where the middle begins (at t = ¼ at the latest)."""
-EPSILON = float(np.finfo(np.float64).eps)
-AT_ONCE = 2**18
-"""Entries of a (frequencies, sizes) block, so that it stays in cache."""
+Rule = tuple[FloatArray, FloatArray]
+"""Points and weights of a mean, or of a sum."""
 Law = tuple[float, float] | None
 """Parameters of a beta law, or None for a law that is all at ½."""
 SHAPLEY = (1.0, 1.0)
 
-MOST_OF_KINDS = 5_000
 RARE = 1e-17
 """Probability of numbers beyond the table that are left out."""
-MOST_POOLS = 2**21
-"""Pools in the table of few present."""
-LONGEST = 36
-"""Owners of one kind up to which few are present."""
 RULES = {0.0: (14, 11), 50.0: (8, 6), 200.0: (6, 5)}
 """Points of Gauss's rule for a binomial, and of the one that checks it, by how many are expected
 to be present: the more there are, the less a utility bends over their spread."""
-GOOD = 1e-9
-"""What the rules may differ by, as a part of the largest utility."""
 Utility = Callable[[FloatArray, FloatArray], FloatArray]
 """Utilities of m pools from their rows, shape (m, G), of each precision, shape (G,)."""
 
@@ -102,11 +88,6 @@ class Lattice:
         """Steps of everybody together."""
         return int(self.steps @ self.counts)
 
-    @property
-    def length(self) -> int:
-        """Length of a transform that holds all pooled sizes."""
-        return fast_length(self.total + 1)
-
 
 def lattice(sizes: FloatArray) -> Lattice | None:
     """Smallest lattice that holds all sizes exactly, or None where there is none short enough.
@@ -118,29 +99,25 @@ def lattice(sizes: FloatArray) -> Lattice | None:
         return None
     whole = (sizes / FINEST).astype(np.int64)
     divisor = max(1, int(np.gcd.reduce(whole)))
-    if whole.sum() // divisor > MOST_ROWS:
+    if whole.sum() // divisor > 2**23:
         return None
     steps, member, counts = np.unique(whole // divisor, return_inverse=True, return_counts=True)
     return Lattice(FINEST * divisor, steps, counts.astype(np.int64), member)
 
 
-def reachable(grid: Lattice) -> IntArray:
-    """Every pooled size that some coalition has, in steps: a bit set shifted by each owner."""
+def utilities(grid: Lattice, w: Curve) -> FloatArray:
+    """Utility of 0, 1, ..., all steps; asked only where a coalition can be, filled in between.
+
+    Which these are tells a bit set that is shifted by each owner. What is filled in has probability
+    zero; a smooth filling keeps rounding errors small.
+    """
     sizes = 1
     for step, count in zip(grid.steps.tolist(), grid.counts.tolist(), strict=True):
         doublings = count.bit_length() - 1  # 1, 2, 4, ... equal owners at a time, and the rest
         for together in (*(2**j for j in range(doublings)), count + 1 - 2**doublings):
             sizes |= sizes << (step * together)
     raw = np.frombuffer(sizes.to_bytes(grid.total // 8 + 1, "little"), dtype=np.uint8)
-    return np.flatnonzero(np.unpackbits(raw, bitorder="little"))
-
-
-def utilities(grid: Lattice, w: Curve) -> FloatArray:
-    """Utility of 0, 1, ..., all steps; asked only where a coalition can be, filled in between.
-
-    What is filled in has probability zero; a smooth filling keeps rounding errors small.
-    """
-    asked = reachable(grid)
+    asked = np.flatnonzero(np.unpackbits(raw, bitorder="little"))
     known = finite_curve(w, asked.astype(np.float64) * grid.unit)
     return np.interp(np.arange(grid.total + 1), asked, known)
 
@@ -173,18 +150,24 @@ def exact_values(
     ([3.0, 6.0], True)
     """
     grid = lattice(sizes)
-    if grid is None or len(sizes) > MOST_OWNERS:
+    if grid is None or len(sizes) > 20_000:  # finding the nodes takes longer than the values
         return None
     if grid.total == 0:
         return np.zeros(len(sizes)), 0.0
     level = utilities(grid, w)
     # a difference of utilities is as exact as the utilities are, however near they lie
     values, error = np.zeros(len(grid.steps)), 2 * EPSILON * float(np.abs(level).max())
+    begins = min(0.25, MIDDLE_BEGINS / len(sizes))
     for curve, t, weight in halves(len(sizes), level, law):
-        found = mean_gains(grid, curve, t, weight)
-        if found is None:
+        middle, scale = t > begins, float(np.abs(curve).max())
+        if middle.any():
+            many = from_frequencies(grid, curve, begins, t[middle], weight[middle])
+        else:
+            many = np.zeros(len(grid.steps))
+        if many is None:
             return None
-        values, error = values + found[0], error + found[1]
+        values += many + from_few(grid, curve, t[~middle], weight[~middle])
+        error += (2 * NEGLIGIBLE + 4 * TINY + 8 * EPSILON) * scale
     return values[grid.member], error
 
 
@@ -206,31 +189,12 @@ def halves(
     return [(level, t[low], weight[low]), above]
 
 
-def nodes(number: int, law: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
+def nodes(number: int, law: tuple[float, float]) -> Rule:
     """Compute points and weights of Gauss–Jacobi on (0, 1), exact up to degree 2·number − 1."""
     from scipy.special import roots_jacobi
 
     x, weight = roots_jacobi(number, law[1] - 1, law[0] - 1)
     return (1 + x) / 2, weight / weight.sum()
-
-
-def mean_gains(
-    grid: Lattice, curve: FloatArray, t: FloatArray, weight: FloatArray
-) -> tuple[FloatArray, float] | None:
-    """Sum weight·E[w(Y + s) − w(Y)] for every distinct size s; None where that would not end.
-
-    With the sums comes what they err by at most.
-    """
-    begins = min(0.25, MIDDLE_BEGINS / len(grid.member))
-    middle, scale = t > begins, float(np.abs(curve).max())
-    values, error = np.zeros(len(grid.steps)), (2 * NEGLIGIBLE + 4 * TINY + 8 * EPSILON) * scale
-    if middle.any():
-        frequency, spectrum = significant(grid, curve, begins)
-        if len(frequency) * len(grid.steps) * int(middle.sum()) > MOST_WORK:
-            return None
-        law = list(zip(t[middle], weight[middle], strict=True))
-        values += from_frequencies(grid, frequency, spectrum, law, NEGLIGIBLE * scale)
-    return values + from_few(grid, curve, t[~middle], weight[~middle]), error
 
 
 def from_few(grid: Lattice, curve: FloatArray, t: FloatArray, weight: FloatArray) -> FloatArray:
@@ -243,16 +207,11 @@ def from_few(grid: Lattice, curve: FloatArray, t: FloatArray, weight: FloatArray
         for node, part in zip(t[some], weight[some], strict=True):
             law = np.exp(log_transform(sums, len(grid.member), node))
             shifted = np.fft.irfft(level * np.conj(law), length)  # E[w(Y + y)], all y at once
-            values += part * take_out(grid, shifted, node)
+            rho = node / (1 - node)
+            r = np.arange(series_length(rho) + 1)
+            added = np.diff(shifted[np.minimum(r[:, None] * grid.steps, grid.total)], axis=0)
+            values += part * ((-rho) ** r[:-1] @ added / (1 - node))
     return values
-
-
-def take_out(grid: Lattice, shifted: FloatArray, t: float) -> FloatArray:
-    """E[w(Y_{-s} + s) − w(Y_{-s})] for every distinct size s, from E[w(Y + y)]."""
-    rho = t / (1 - t)
-    r = np.arange(series_length(rho) + 1)
-    added = np.diff(shifted[np.minimum(r[:, None] * grid.steps, grid.total)], axis=0)
-    return np.asarray((-rho) ** r[:-1] @ added / (1 - t))
 
 
 def series_length(rho: float) -> int:
@@ -284,27 +243,6 @@ def log_transform(sums: ComplexArray, n_players: int, t: float) -> ComplexArray:
     return total
 
 
-def significant(grid: Lattice, curve: FloatArray, begins: float) -> tuple[IntArray, ComplexArray]:
-    """Frequencies that count in the middle, and the transform of w there.
-
-    The transform is weighted, so that a sum over it is a sum over all frequencies; what the others
-    together could add to a value is `NEGLIGIBLE`. |E z^Y| falls with t for every z, so its value
-    where the middle begins bounds all of it; with one owner taken out it is larger by 1/(1−2t) at
-    most.
-    """
-    spectrum = np.fft.rfft(curve, grid.length)
-    sums = size_transform(grid, grid.length)
-    size = np.exp(log_transform(sums, len(grid.member), begins).real)
-    could_add = 4 * np.abs(spectrum) * size / (grid.length * (1 - 2 * begins))
-    could_add[0] = 0.0  # w(Y + s) − w(Y) has no constant part
-    order = np.argsort(could_add, kind="stable")
-    most = NEGLIGIBLE * np.abs(curve).max()
-    dropped = int(np.searchsorted(np.cumsum(could_add[order]), most, side="right"))
-    chosen = np.sort(order[dropped:])
-    weight = np.where(2 * chosen == grid.length, 1.0, 2.0) / grid.length  # ± frequencies together
-    return chosen, spectrum[chosen] * weight
-
-
 def fast_length(least: int) -> int:
     from scipy.fft import next_fast_len
 
@@ -312,28 +250,37 @@ def fast_length(least: int) -> int:
 
 
 def from_frequencies(
-    grid: Lattice,
-    frequency: IntArray,
-    spectrum: ComplexArray,
-    law: Sequence[tuple[float, float]],
-    room: float,
-) -> FloatArray:
+    grid: Lattice, curve: FloatArray, begins: float, t: FloatArray, weight: FloatArray
+) -> FloatArray | None:
     """Nodes of the middle: Σ_z ŵ(z) (z^s − 1) Π_j(1 − t + t z^{n_j}) / (1 − t + t z^s).
 
-    On the way to t = ½ more frequencies fade; those that can add less than their share of `room`
-    are let go.
+    The sum is over the frequencies that count; what the others together could add to a value is
+    `NEGLIGIBLE`. |E z^Y| falls with t for every z, so its value where the middle `begins` bounds
+    all of it; with one owner taken out it is larger by 1/(1−2t) at most. On the way to t = ½ more
+    frequencies fade; those that can add less than their share are let go. None: too much work.
     """
-    values = np.zeros(len(grid.steps))
-    at_once = max(1, AT_ONCE // len(grid.steps))
-    for start in range(0, len(frequency), at_once):
-        some = slice(start, start + at_once)
-        turns = frequency[some, None] * grid.steps % grid.length / grid.length
+    length = fast_length(grid.total + 1)
+    spectrum, sums = np.fft.rfft(curve, length), size_transform(grid, length)
+    size = np.exp(log_transform(sums, len(grid.member), begins).real)
+    could_add = 4 * np.abs(spectrum) * size / (length * (1 - 2 * begins))
+    could_add[0] = 0.0  # w(Y + s) − w(Y) has no constant part
+    order = np.argsort(could_add, kind="stable")
+    room = NEGLIGIBLE * np.abs(curve).max()
+    dropped = int(np.searchsorted(np.cumsum(could_add[order]), room, side="right"))
+    chosen = np.sort(order[dropped:])
+    if len(chosen) * len(grid.steps) * len(t) > 4 * 10**9:  # more than about a minute
+        return None
+    both = np.where(2 * chosen == length, 1.0, 2.0) / length  # ± frequencies together
+    spectrum, values = spectrum[chosen] * both, np.zeros(len(grid.steps))
+    at_once = max(1, 2**18 // len(grid.steps))  # a block of both stays in cache
+    for some in slices(len(chosen), at_once):
+        turns = chosen[some, None] * grid.steps % length / length
         z, w = np.exp(2j * np.pi * turns), spectrum[some]
-        for t, weight in law:
-            factor = (1 - t) + t * z
+        for node, part in zip(t, weight, strict=True):
+            factor = (1 - node) + node * z
             faded = w * np.multiply.reduce(factor**grid.counts, axis=1)
-            values += weight * (faded @ ((z - 1) / factor)).real
-            keep = 2 * np.abs(faded) * len(frequency) > room * (1 - 2 * t)
+            values += part * (faded @ ((z - 1) / factor)).real
+            keep = 2 * np.abs(faded) * len(chosen) > room * (1 - 2 * node)
             if np.count_nonzero(keep) < 0.8 * len(keep):
                 z, w = z[keep], w[keep]
     return values
@@ -348,8 +295,11 @@ def exact_by_kinds(
     """
     pairs = np.stack([sizes, gamma], axis=1)
     kinds, member, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
-    n, sides = len(pairs), table_sides(counts)
-    if n > MOST_OF_KINDS or sides is None or not (smooth or (sides == counts).all()):
+    tables = (np.minimum(counts, longest) for longest in range(36, 7, -1))
+    # largest number present of each kind in the table; None where there are too many kinds
+    sides = next((sides for sides in tables if np.prod(sides + 1.0) <= 2**21), None)
+    n = len(pairs)
+    if n > 5_000 or sides is None or not (smooth or (sides == counts).all()):
         return None
     present = mesh([np.arange(side + 1.0) for side in sides])
     table = utility(present * kinds[:, 0], kinds[:, 1]).reshape(sides + 1)
@@ -360,7 +310,7 @@ def exact_by_kinds(
         for kind in range(len(counts)):
             found[kind] += weight * gains(utility, kinds, kind, table, counts, float(t))
     error, scale = float(np.abs(np.diff(found)).max()), float(np.abs(table).max())
-    if error > GOOD * scale:
+    if error > 1e-9 * scale:  # the rules differ by too much
         return None
     details: dict[str, object] = {
         "route": "kinds of owners",
@@ -368,15 +318,6 @@ def exact_by_kinds(
         "error_checked_only": bool((sides < counts).any()),
     }
     return Estimate(found[member.ravel(), 0], details=details)
-
-
-def table_sides(counts: IntArray) -> IntArray | None:
-    """Largest number present of each kind in the table; None where there are too many kinds."""
-    for longest in range(LONGEST, 7, -1):
-        sides = np.minimum(counts, longest)
-        if np.prod(sides + 1.0) <= MOST_POOLS:
-            return sides
-    return None
 
 
 def gains(
@@ -395,34 +336,37 @@ def gains(
             mean = (np.diff(mean, axis=-1) if g == kind else mean) @ law
         return np.full(2, mean)
     rules = [points for least, points in RULES.items() if t * others.sum() >= least][-1]
-    laws = [[gauss(int(count), t, points) for count in others] for points in rules]
-    return np.array([ruled_gain(utility, kinds, kind, law) for law in laws])
+    one, found = np.arange(len(kinds)) == kind, []
+    for points in rules:  # the same mean over the product of the rules of all kinds
+        laws = [binomial_rule(int(count), t, points) for count in others]
+        present = mesh([points for points, _ in laws])
+        weight = np.prod(mesh([part for _, part in laws]), axis=1)
+        likely = weight > RARE * float(weight.max())
+        pools = np.stack([present[likely] + one, present[likely]]) * kinds[:, 0]
+        worth = utility(pools.reshape(-1, len(kinds)), kinds[:, 1]).reshape(2, -1)
+        found.append(weight[likely] @ (worth[0] - worth[1]))
+    return np.array(found)
 
 
-def gauss(count: int, t: float, points: int) -> tuple[FloatArray, FloatArray]:
+def binomial_rule(count: int, t: float, points: int) -> Rule:
     """Gauss's rule of a binomial law, from the recurrence of Krawtchouk's polynomials."""
-    from scipy.linalg import eigh_tridiagonal
-
     k = np.arange(min(points, count + 1), dtype=np.float64)
     diagonal = t * (count - k) + (1 - t) * k
-    beside = np.sqrt(k[1:] * t * (1 - t) * (count + 1 - k[1:]))
+    x, weight = gauss(diagonal, np.sqrt(k[1:] * t * (1 - t) * (count + 1 - k[1:])))
+    return np.maximum(x, 0.0), weight
+
+
+def gauss(diagonal: FloatArray, beside: FloatArray) -> Rule:
+    """Points and weights of Gauss's rule from the recurrence of a law's polynomials.
+
+    They are the eigenvalues and first components of the tridiagonal matrix it forms.
+    """
+    from scipy.linalg import eigh_tridiagonal
+
     x, vectors = eigh_tridiagonal(diagonal, beside)
-    return np.maximum(x, 0.0), vectors[0] ** 2
+    return np.asarray(x), vectors[0] ** 2
 
 
 def mesh(axes: Sequence[FloatArray]) -> FloatArray:
     """All combinations, one a row, the last axis fastest."""
     return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
-
-
-def ruled_gain(
-    utility: Utility, kinds: FloatArray, kind: int, laws: Sequence[tuple[FloatArray, FloatArray]]
-) -> float:
-    """The same mean over the product of the rules of all kinds."""
-    present = mesh([points for points, _ in laws])
-    weight = np.prod(mesh([part for _, part in laws]), axis=1)
-    likely = weight > RARE * float(weight.max())
-    one = np.arange(len(kinds)) == kind
-    pools = np.stack([present[likely] + one, present[likely]]) * kinds[:, 0]
-    worth = utility(pools.reshape(-1, len(kinds)), kinds[:, 1]).reshape(2, -1)
-    return float(weight[likely] @ (worth[0] - worth[1]))

@@ -7,27 +7,23 @@ nothing, and serve as products (what-if by theory) and as oracles for the estima
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import FloatArray, IntArray, Queries
+from dushapley.arrays import Draws, FloatArray, IntArray, Queries, as_floats
 from dushapley.data.owners import Owners
 from dushapley.errors import InvalidGame, InvalidOwners
-from dushapley.games.base import Game
+from dushapley.games.base import Game, Wishes
 from dushapley.games.many.marginals import SumsMarginals
 from dushapley.games.size import curves
 from dushapley.games.size.closed_forms import Part, solve
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
 from dushapley.validation import refuse
-
-MOST_CUBES = 10**6
-"""Bins that a regressogram of real rows may have."""
 
 
 class PooledRowsGame(Game):
@@ -68,14 +64,14 @@ class PooledRowsGame(Game):
     def parts(self) -> list[Part]:
         """List the size games that this game is the sum of."""
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+    def evaluate(self, queries: Queries, draws: Draws) -> FloatArray:
         return self.worth((queries @ self.counts).T)
 
     def marginals(self) -> SumsMarginals:
         nobody = float(self.worth(np.zeros((self.counts.shape[1], 1)))[0])
         return SumsMarginals(self.counts.T, self.worth, nobody, type(self).__name__)
 
-    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+    def closed_form(self, method: str, wishes: Wishes = None) -> Estimate | None:
         return solve(method, self.sizes, self.parts(), wishes)
 
 
@@ -185,11 +181,11 @@ class RegressogramGame(PooledRowsGame):
                 "need to be (I, B) and (B,).",
             ),
             (
-                not bool((np.isfinite(self.counts) & (self.counts >= 0)).all()),
+                not (np.isfinite(self.counts) & (self.counts >= 0)).all(),
                 "counts must be finite and not negative: rows of each owner per bin.",
             ),
             (
-                not (bool((chances >= 0).all()) and chances.sum() <= 1 + 1e-9),
+                not (chances >= 0).all() or chances.sum() > 1 + 1e-9,
                 "probabilities must not be negative and add up to at most 1.",
             ),
         )
@@ -240,7 +236,10 @@ class RegressogramGame(PooledRowsGame):
         slices = per_axis or max(1, round(n ** (1 / (d + 2 * beta))))
         bins, n_bins = cubes(rows, slices), slices**d
         s2 = nearest_noise(rows, labels) if noise is None else float(noise)
-        within, between = within_and_between(labels, bins, s2)
+        _, member, held = np.unique(bins, return_inverse=True, return_counts=True)
+        mean = np.bincount(member, labels) / held  # of the labels in each bin
+        within = float(((labels - mean[member]) ** 2).sum()) / max(1, n - len(held))
+        between = float(np.average((mean - labels.mean()) ** 2 - s2 / held, weights=held))
         v = max(between, 1e-9 * float(labels.var() + s2)) if prior is None else float(prior)
         if probabilities is None:  # where the rows are
             probabilities = np.bincount(bins, minlength=n_bins) / n
@@ -308,14 +307,11 @@ def as_regression(owners: Owners) -> tuple[FloatArray, FloatArray]:
     """Join numeric features and labels of all owners, or say what is wrong with them."""
     refuse(
         InvalidOwners,
-        (
-            owners.y[0] is None,
-            "The owners have no target; a regressogram learns one. Pass (X, y).",
-        ),
+        (owners.y[0] is None, "The owners have no target; a regressogram learns one. Pass (X, y)."),
     )
     try:
-        X = np.concatenate([np.asarray(x, dtype=np.float64).reshape(len(x), -1) for x in owners.X])
-        y = np.concatenate([np.asarray(block, dtype=np.float64).ravel() for block in owners.y])
+        X = np.concatenate([as_floats(x).reshape(len(x), -1) for x in owners.X])
+        y = np.concatenate([as_floats(block).ravel() for block in owners.labels()])
     except (TypeError, ValueError) as error:
         raise InvalidOwners(f"A regressogram needs numbers throughout ({error}).") from error
     refuse(
@@ -334,14 +330,14 @@ def cubes(X: FloatArray, per_axis: int) -> IntArray:
     refuse(
         InvalidOwners,
         (
-            per_axis**d > MOST_CUBES,
+            per_axis**d > 10**6,
             f"{per_axis} slices along each of {d} features make {per_axis**d:,} bins; a "
             "regressogram is for a few features. Choose fewer columns or per_axis=.",
         ),
     )
     low, width = X.min(axis=0), np.ptp(X, axis=0)
     step = np.floor((X - low) / np.where(width > 0, width, 1.0) * per_axis).astype(np.int64)
-    return np.asarray(np.minimum(step, per_axis - 1) @ per_axis ** np.arange(d))
+    return np.minimum(step, per_axis - 1) @ per_axis ** np.arange(d)
 
 
 def nearest_noise(X: FloatArray, y: FloatArray) -> float:
@@ -351,12 +347,3 @@ def nearest_noise(X: FloatArray, y: FloatArray) -> float:
     scaled = X / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     neighbours = np.asarray(cKDTree(scaled).query(scaled, k=2)[1])
     return float(np.mean((y - y[neighbours[:, 1]]) ** 2) / 2)
-
-
-def within_and_between(y: FloatArray, bins: IntArray, noise: float) -> tuple[float, float]:
-    """Variance of labels within bins, and of the bins' true means, weighted by rows."""
-    _, member, counts = np.unique(bins, return_inverse=True, return_counts=True)
-    mean = np.bincount(member, y) / counts
-    within = float(((y - mean[member]) ** 2).sum()) / max(1, len(y) - len(counts))
-    between = float(np.average((mean - y.mean()) ** 2 - noise / counts, weights=counts))
-    return within, between

@@ -15,15 +15,15 @@ privacy, where δ is the least with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
+from dushapley.arrays import Draws, FloatArray, Fractions, Queries
 from dushapley.errors import InvalidGame, InvalidOption
-from dushapley.games.base import Game
+from dushapley.games.base import Game, Wishes
 from dushapley.games.size.closed_forms import Part, du_by_precision, solve
 from dushapley.games.size.curves import LearningCurve
 from dushapley.games.size.exact import exact_by_kinds
@@ -32,8 +32,6 @@ from dushapley.protocol import Estimate
 from dushapley.validation import check_choice, check_sizes, check_whole, refuse
 
 Form = Literal["fixed-point", "paper", "simulated"]
-FLOOR_TOLERANCE = 1e-12
-"""Relative slack when a whole number is floored: A²/B misses it by a few rounding errors."""
 
 
 class LinearRegressionGame(Game):
@@ -127,7 +125,7 @@ class LinearRegressionGame(Game):
                 "trace must be positive and floor finite.",
             ),
             (
-                form == "simulated" and bool((self.sizes % 1 != 0).any()),
+                form == "simulated" and (self.sizes % 1 != 0).any(),
                 "form='simulated' draws rows: sizes must be whole numbers.",
             ),
         )
@@ -138,7 +136,7 @@ class LinearRegressionGame(Game):
         content = (form, self.d, self.trace, self.floor, self.sizes, self.gamma, draws, seed)
         self.fingerprint = digest("linear regression", *content, *self.names)
 
-    def evaluate(self, queries: Queries, draws: IntArray | None) -> FloatArray:
+    def evaluate(self, queries: Queries, draws: Draws) -> FloatArray:
         if self.form != "simulated":
             return self.of_rows(queries * self.sizes, self.gamma)
         pools = queries.astype(np.float64)
@@ -153,7 +151,7 @@ class LinearRegressionGame(Game):
                 return self.trace / (self.d + 1 - effective_rows(rows, gamma))
         return np.maximum(self.floor, -self.trace * expected_inverse(rows, gamma, self.d))
 
-    def closed_form(self, method: str, wishes: Mapping[str, Any] | None = None) -> Estimate | None:
+    def closed_form(self, method: str, wishes: Wishes = None) -> Estimate | None:
         if self.form == "simulated":
             return None
         if len(np.unique(self.gamma)) == 1:
@@ -172,7 +170,7 @@ def effective_rows(rows: FloatArray, gamma: FloatArray) -> FloatArray:
     """The paper's q = ⌊(Σγn)²/Σγ²n⌋ of pools of `rows`, shape (m, I); q(∅) = 0."""
     a, b = rows @ gamma, rows @ gamma**2
     ratio = np.divide(a * a, b, out=np.zeros_like(a), where=b > 0)
-    return np.asarray(np.floor(ratio * (1 + FLOOR_TOLERANCE)))
+    return np.floor(ratio * (1 + 1e-12))  # A²/B misses whole numbers by a few rounding errors
 
 
 def expected_inverse(rows: FloatArray, gamma: FloatArray, d: int) -> FloatArray:
@@ -191,7 +189,7 @@ def expected_inverse(rows: FloatArray, gamma: FloatArray, d: int) -> FloatArray:
         terms = a / shifted
         step = (terms.sum(axis=1) - 1) / (terms / shifted).sum(axis=1)
         y = y + np.maximum(step, 0.0)
-        if not bool((step > 1e-15 * y).any()):
+        if not (step > 1e-15 * y).any():
             break
     x = np.full(len(rows), np.inf)
     with np.errstate(divide="ignore"):  # so few rows that only rounding makes them enough
@@ -208,10 +206,9 @@ def simulated_moments(
     """
     rng = np.random.default_rng(seed)
     moments = np.empty((draws, len(sizes), d, d))
-    for place in np.ndindex(draws, len(sizes)):
-        owner = place[1]
+    for draw, owner in np.ndindex(draws, len(sizes)):
         X = gamma[owner] * rng.standard_normal((int(sizes[owner]), d))
-        moments[place] = X.T @ X
+        moments[draw, owner] = X.T @ X
     return moments
 
 
@@ -219,7 +216,7 @@ def simulated_inverse(moments: FloatArray, pool: FloatArray) -> FloatArray:
     """Tr(M^-1)/d of a pool in every draw."""
     pooled = np.einsum("rjab,j->rab", moments, pool)
     with np.errstate(divide="ignore"):
-        return np.asarray((1 / np.linalg.eigvalsh(pooled)).mean(axis=1))
+        return (1 / np.linalg.eigvalsh(pooled)).mean(axis=1)
 
 
 def leak(epsilon: float, noise: float, width: float) -> float:

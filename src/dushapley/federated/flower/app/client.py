@@ -17,10 +17,10 @@ def answer(message: Message, context: Context) -> Message:
     """Ask the owner, whose socket its SuperNode names; in a simulation the run does."""
     given = context.node_config if "socket" in context.node_config else context.run_config
     socket = str(given["socket"] if "socket" in context.node_config else given["owners"])
-    key = Path(socket).with_suffix(".key").read_bytes()
-    with Client(socket, "AF_UNIX", authkey=key) as line:
+    with Client(socket, "AF_UNIX", authkey=Path(socket).with_suffix(".key").read_bytes()) as line:
         line.send_bytes(str(context.node_config.get("partition-id", 0)).encode())
         line.send_bytes(bytes(message.content["message"]["bytes"]))
         reply = line.recv_bytes()
-    content = RecordDict({"message": ConfigRecord({"bytes": reply})})
-    return Message(content=content, reply_to=message)
+    return Message(
+        content=RecordDict({"message": ConfigRecord({"bytes": reply})}), reply_to=message
+    )

@@ -34,9 +34,8 @@ ARRIVED: SimpleQueue[tuple[str, bytes | Exception | None]] = SimpleQueue()
 def main(grid: Grid, context: Context) -> None:
     """Carry messages until the coordinator hangs up."""
     socket = str(context.run_config["socket"])
-    key = Path(socket).with_suffix(".key").read_bytes()
     requests: SimpleQueue[tuple[dict[str, Any], dict[str, bytes]] | None] = SimpleQueue()
-    with Client(socket, "AF_UNIX", authkey=key) as line:
+    with Client(socket, "AF_UNIX", authkey=Path(socket).with_suffix(".key").read_bytes()) as line:
         Thread(target=read, args=(line, requests), daemon=True).start()
         while (request := requests.get()) is not None:
             serve(grid, line, *request)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
+from dushapley.arrays import EPSILON, Array, BoolArray, FloatArray, as_floats
 from dushapley.data.summaries import Statistics, classification_statistics
-from dushapley.games.base import grouped
 from dushapley.games.model.additive.model import (
-    EPSILON,
     KEPT,
     ROUNDED,
     Additive,
+    Known,
+    Scored,
+    diagonals,
     known_variances,
     least_norm,
     solve,
@@ -24,10 +24,6 @@ from dushapley.games.model.additive.model import (
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
-
-
-TIED = 1e-4
-"""What rounding may take of a log-likelihood where only the likeliest class counts."""
 
 
 class ClassSums(NamedTuple):
@@ -77,9 +73,8 @@ class ClassModel(Additive):
     kind = "classification"
     most = 64
     is_scatter_shared = False
-    """Whether second moments are a matrix of all classes, or squares of each class."""
-    least_rows = 0
-    """Rows for each class of a pool that no model is fitted to."""
+    """Whether second moments are a matrix of all classes, or squares of each class. A matrix around
+    the means of classes needs more rows than classes."""
 
     def __init__(
         self, game: ModelGame, regularisation: float, *, standardised: bool = False
@@ -87,7 +82,7 @@ class ClassModel(Additive):
         super().__init__(game)
         self.regularisation, self.standardised = regularisation, standardised
         self.classes, self.reduce = np.asarray(game.classes), classification_statistics
-        self.rows = np.asarray(game.X_test, dtype=np.float64) - self.origin
+        self.rows = as_floats(game.X_test) - self.origin
         c, d = len(self.classes), len(self.origin)
         self.width = c + c * d + (d if self.is_scatter_shared else c) * d
 
@@ -97,34 +92,33 @@ class ClassModel(Additive):
         counts, sums = np.zeros(len(self.classes)), np.zeros((len(self.classes), len(self.origin)))
         counts[place] = held["counts"]
         sums[place] = held["counts"][:, None] * (held["means"] - self.origin)
-        rest = self.shifted(held, place, sums)
+        if self.is_scatter_shared:  # second moments are moved to the origin
+            rest = held["scatter"].copy()
+            for total, count in zip(sums[place], held["counts"], strict=True):
+                rest += np.outer(total, total) / count
+        else:
+            rest = np.zeros_like(sums)
+            rest[place] = held["squares"] + sums[place] ** 2 / held["counts"][:, None]
         return np.concatenate([counts, sums.ravel(), rest.ravel()])
-
-    @abstractmethod
-    def shifted(self, held: Mapping[str, Array], place: IntArray, sums: FloatArray) -> FloatArray:
-        """Move the second moments of statistics to the origin; their classes have these places."""
 
     def features(self, X: Array, y: Any) -> FloatArray:
         """The class, and the shifted row."""
         codes = np.searchsorted(self.classes, np.asarray(y).astype(self.classes.dtype))
-        return np.column_stack([codes, np.asarray(X, dtype=np.float64) - self.origin])
+        return np.column_stack([codes, as_floats(X) - self.origin])
 
     def summed(self, features: FloatArray) -> FloatArray:
         codes, rows = features[:, 0], features[:, 1:].copy()
         inside = (codes == np.arange(len(self.classes))[:, None]).astype(np.float64)
-        parts = inside.sum(axis=1), inside @ rows, self.second(inside, rows)
-        return np.concatenate([part.ravel() for part in parts])
-
-    @abstractmethod
-    def second(self, inside: FloatArray, rows: FloatArray) -> FloatArray:
-        """Second moments of rows; ones tell which class they are in, shape (classes, rows)."""
+        second = rows.T @ rows if self.is_scatter_shared else inside @ rows**2
+        return np.concatenate([inside.sum(axis=1), (inside @ rows).ravel(), second.ravel()])
 
     def parts(self, pooled: FloatArray) -> ClassSums:
         """Take vectors apart."""
         c, d = len(self.classes), len(self.origin)
         counts, rest = pooled[:c], pooled[c + c * d :].reshape(-1, d, pooled.shape[1])
         sums, n = pooled[c : c + c * d].reshape(c, *rest.shape[1:]), counts.sum(axis=0)
-        rows, squares = np.where(counts > 0, counts, 1)[:, None], self.squares(rest)
+        rows = np.where(counts > 0, counts, 1)[:, None]
+        squares = diagonals(rest) if self.is_scatter_shared else rest.sum(axis=0)
         total, origin = sums.sum(axis=0), self.origin[:, None]
         spread = known_variances(squares, total, n, origin)
         factors = np.ones_like(spread)
@@ -134,35 +128,28 @@ class ClassModel(Additive):
             counts, n, rows, sums, sums / rows, rest, squares, total / n + origin, spread, factors
         )
 
-    @abstractmethod
-    def squares(self, rest: FloatArray) -> FloatArray:
-        """Sums of squares of each column of a pool, shape (d, m)."""
-
-    def known(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
+    def known(self, pooled: FloatArray) -> Known:
         """Find variances of which rounding has left enough; no model, no doubt."""
         parts = self.parts(pooled)
         classes = (parts.counts > 0).sum(axis=0)
-        trained = (classes > 1) & (parts.n > self.least_rows * classes)
+        trained = (classes > 1) & (parts.n > self.is_scatter_shared * classes)
         known, constant = self.resolved(parts)
         level = (parts.spread == 0)[None] & self.standardised
         return known | ~trained, np.concatenate([level, constant]) & trained
 
     @abstractmethod
-    def resolved(self, parts: ClassSums) -> tuple[BoolArray, BoolArray]:
+    def resolved(self, parts: ClassSums) -> Known:
         """Find pools with variances left by rounding, and columns constant in classes."""
 
     @abstractmethod
     def discriminants(self, parts: ClassSums) -> FloatArray:
         """Log-probabilities up to a constant, shape (test rows, C, m)."""
 
-    def scored(
-        self, pooled: FloatArray, known: BoolArray
-    ) -> tuple[FloatArray, Callable[[], FloatArray]]:
+    def scored(self, pooled: FloatArray, known: BoolArray) -> Scored:
         parts = self.parts(pooled)
         alone = (parts.counts > 0).sum(axis=0) < 2
         found = np.where(alone, 0.0, self.discriminants(parts))
-        rows = self.judged(self.responses(np.where(parts.counts > 0, found, -np.inf)))
-        return rows.mean(axis=1), partial(grouped, rows.T)
+        return self.judged(self.responses(np.where(parts.counts > 0, found, -np.inf)))
 
     def responses(self, discriminants: FloatArray) -> Iterable[Array]:
         """Predict the test rows in the form that the metric takes, pool by pool."""
@@ -189,19 +176,6 @@ class Discriminant(ClassModel):
     """
 
     is_scatter_shared = True
-    least_rows = 1
-
-    def shifted(self, held: Mapping[str, Array], place: IntArray, sums: FloatArray) -> FloatArray:
-        second = held["scatter"].copy()
-        for total, count in zip(sums[place], held["counts"], strict=True):
-            second += np.outer(total, total) / count
-        return second
-
-    def second(self, inside: FloatArray, rows: FloatArray) -> FloatArray:
-        return rows.T @ rows
-
-    def squares(self, rest: FloatArray) -> FloatArray:
-        return rest[np.arange(len(rest)), np.arange(len(rest))]
 
     def discriminants(self, parts: ClassSums) -> FloatArray:
         n, factors, covariance = parts.n, parts.factors, parts.rest.copy()
@@ -211,10 +185,19 @@ class Discriminant(ClassModel):
         # within classes nothing may vary, and rounding is no variance
         rounding = 8 * EPSILON * (parts.squares * factors**2 / n).sum(axis=0)
         means = parts.means.swapaxes(0, 1)
-        slopes = self._inverse_times(covariance, means * factors[:, None], rounding)
+        scaled, d = means * factors[:, None], len(factors)
+        if self.regularisation == 0:
+            slopes = least_norm(covariance, scaled)
+        else:  # shrunk; a Σ of nothing but zeros knows nothing
+            variances = diagonals(covariance)
+            trace = variances.sum(axis=0)
+            known = trace > rounding
+            covariance *= 1 - self.regularisation
+            variances += np.where(known, self.regularisation * trace / d, 1.0)
+            slopes = solve(covariance, scaled) * known
         slopes *= factors[:, None]
         level = np.log(parts.rows[:, 0] / n) - 0.5 * (means * slopes).sum(axis=0)
-        linear = self.rows @ slopes.reshape(len(factors), -1)
+        linear = self.rows @ slopes.reshape(d, -1)
         return linear.reshape(len(self.rows), *level.shape) + level
 
     def probabilities(self, discriminants: FloatArray) -> FloatArray:
@@ -228,7 +211,7 @@ class Discriminant(ClassModel):
         found[:, first] = 1 - found[:, second]
         return found
 
-    def resolved(self, parts: ClassSums) -> tuple[BoolArray, BoolArray]:
+    def resolved(self, parts: ClassSums) -> Known:
         squared = parts.factors**2
         within = (parts.squares - (parts.sums**2 / parts.rows).sum(axis=0)) * squared
         scale = parts.squares * squared
@@ -238,20 +221,6 @@ class Discriminant(ClassModel):
         lost = (EPSILON * parts.centre) ** 2 * squared <= ROUNDED**2 * shrunk / parts.n
         known = (lost & (EPSILON * scale <= KEPT * shrunk)).all(axis=0)
         return known, np.empty((0, *within.shape), dtype=np.bool_)
-
-    def _inverse_times(
-        self, covariance: FloatArray, means: FloatArray, rounding: FloatArray
-    ) -> FloatArray:
-        """Σ⁻¹μ for all classes, Σ being shrunk in place; a Σ of nothing but zeros knows nothing."""
-        if self.regularisation == 0:
-            return least_norm(covariance, means)
-        d = len(covariance)
-        diagonal = np.arange(d)
-        trace = covariance[diagonal, diagonal].sum(axis=0)
-        known = trace > rounding
-        covariance *= 1 - self.regularisation
-        covariance[diagonal, diagonal] += np.where(known, self.regularisation * trace / d, 1.0)
-        return solve(covariance, means) * known
 
 
 class NaiveBayes(ClassModel):
@@ -263,17 +232,6 @@ class NaiveBayes(ClassModel):
     every variance raised by `regularisation` times the largest variance of a feature in the pool.
     Rows that are all equal tell nothing: such a pool predicts its larger class.
     """
-
-    def shifted(self, held: Mapping[str, Array], place: IntArray, sums: FloatArray) -> FloatArray:
-        squares = np.zeros_like(sums)
-        squares[place] = held["squares"] + sums[place] ** 2 / held["counts"][:, None]
-        return squares
-
-    def second(self, inside: FloatArray, rows: FloatArray) -> FloatArray:
-        return inside @ rows**2
-
-    def squares(self, rest: FloatArray) -> FloatArray:
-        return np.asarray(rest.sum(axis=0))
 
     def variances(self, parts: ClassSums) -> tuple[FloatArray, FloatArray]:
         """Of each class, scaled, and what is added to all of a pool."""
@@ -287,9 +245,14 @@ class NaiveBayes(ClassModel):
         prior = np.log(parts.rows[:, 0] / parts.n)
         level = prior - 0.5 * np.log(2 * np.pi * variances).sum(axis=1)
         precisions = np.where(added > 0, parts.factors**2 / variances, 0.0)
-        return np.where(added > 0, level, prior) + self._log_likelihood(parts.means, precisions)
+        # pool by pool: expanding the square of x − μ would lose its digits
+        found = np.empty((len(self.rows), *prior.shape))
+        for j, k in np.ndindex(prior.shape):
+            away = self.rows - parts.means[j, :, k]
+            found[:, j, k] = -0.5 * (away * away) @ precisions[j, :, k]
+        return np.where(added > 0, level, prior) + found
 
-    def resolved(self, parts: ClassSums) -> tuple[BoolArray, BoolArray]:
+    def resolved(self, parts: ClassSums) -> Known:
         variances, added = self.variances(parts)
         raised, squared = variances + added, parts.factors**2
         kept = (EPSILON * parts.centre * parts.factors) ** 2 <= ROUNDED**2 * raised
@@ -300,22 +263,14 @@ class NaiveBayes(ClassModel):
         units = np.where(parts.spread > 0, squared, 1.0)
         reach = (away**2 * units / raised).sum(axis=1)
         reach = np.where((parts.counts > 0) & (added > 0), reach, 0.0).max(axis=0)
-        near = EPSILON * reach <= (TIED if self.metric.response == "labels" else ROUNDED)
+        # of a log-likelihood rounding may take more where only the likeliest class counts
+        near = EPSILON * reach <= (1e-4 if self.metric.response == "labels" else ROUNDED)
         return (kept | (variances == 0)).all(axis=(0, 1)) & near, (variances == 0) & ~kept
 
-    def extent(self, X: Array, y: Any) -> tuple[FloatArray, FloatArray]:
+    def extent(self, X: Array, y: Any) -> Array:
         """Of all rows, and of each class; an absent one has no extent."""
         codes = np.asarray(y).astype(self.classes.dtype)
-        parts = [np.asarray(X, dtype=np.float64)]
+        parts = [as_floats(X)]
         parts += [parts[0][codes == c] for c in self.classes]
         low = [part.min(axis=0, initial=np.inf) for part in parts]
-        return np.stack(low), np.stack([part.max(axis=0, initial=-np.inf) for part in parts])
-
-    def _log_likelihood(self, means: FloatArray, precisions: FloatArray) -> FloatArray:
-        """−½ Σ (x − μ)²/σ², pool by pool: expanding the square would lose its digits."""
-        c, _, m = means.shape
-        likelihoods = np.empty((len(self.rows), c, m))
-        for j, k in np.ndindex(c, m):
-            away = self.rows - means[j, :, k]
-            likelihoods[:, j, k] = -0.5 * (away * away) @ precisions[j, :, k]
-        return likelihoods
+        return np.array([low, [part.max(axis=0, initial=-np.inf) for part in parts]])

@@ -8,24 +8,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dushapley.arrays import Array, BoolArray, FloatArray
+from dushapley.arrays import EPSILON, Array, BoolArray, FloatArray, as_floats
 from dushapley.data.summaries import Kind, Statistics
 from dushapley.games.base import grouped
 
 if TYPE_CHECKING:
     from dushapley.games.model.game import ModelGame
 
-EPSILON = float(np.finfo(np.float64).eps)
 KEPT = 1e-10
 """What sums may lose of a variance to rounding, as a part of it."""
 ROUNDED = 1e-9
 """What rounding may take of an eigenvalue, a penalty, a variance, or a mean beside what varies."""
 ELIMINATE_UP_TO = 24
 """Unknowns up to which eliminating all systems side by side beats solving one after the other."""
+
+Known = tuple[BoolArray, BoolArray]
+"""Pools whose sums determine the model, and columns that are constant in them."""
+Scored = tuple[FloatArray, Callable[[], FloatArray]]
+"""Scores of pools, and what computes the coefficients of their scores by test row."""
 
 
 class Additive(ABC):
@@ -56,7 +61,7 @@ class Additive(ABC):
     def __init__(self, game: ModelGame) -> None:
         assert game.scorer.metric is not None
         self.game, self.metric = game, game.scorer.metric
-        self.origin = np.asarray(game.X_test, dtype=np.float64).mean(axis=0)
+        self.origin = as_floats(game.X_test).mean(axis=0)
 
     @property
     def basis(self) -> FloatArray | None:
@@ -76,7 +81,7 @@ class Additive(ABC):
         """Sum up some rows' features to a vector."""
 
     @abstractmethod
-    def known(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
+    def known(self, pooled: FloatArray) -> Known:
         """Find the pools whose sums determine the model, provided that some columns are constant.
 
         These are the columns that matter and whose variance sums put at 0, shape (groups of rows,
@@ -84,9 +89,9 @@ class Additive(ABC):
         pools have to be fitted on rows.
         """
 
-    def extent(self, X: Array, y: Any) -> tuple[FloatArray, FloatArray]:
-        """Least and largest value of each column by group, shapes (groups, columns)."""
-        return X.min(axis=0)[None], X.max(axis=0)[None]
+    def extent(self, X: Array, y: Any) -> Array:
+        """Least and largest value of each column by group, shape (2, groups, columns)."""
+        return np.array([[X.min(axis=0)], [X.max(axis=0)]])
 
     def fitted(self, X: Array, y: Any) -> tuple[float, FloatArray]:
         """Fit the model on rows: its score, and its coefficients as `scored` has them."""
@@ -96,25 +101,28 @@ class Additive(ABC):
         return value, np.empty(0) if rows is None else grouped(rows)
 
     @abstractmethod
-    def scored(
-        self, pooled: FloatArray, known: BoolArray
-    ) -> tuple[FloatArray, Callable[[], FloatArray]]:
+    def scored(self, pooled: FloatArray, known: BoolArray) -> Scored:
         """Score pools that are not empty; `known` marks those whose sums determine the model.
 
         The second entry computes the coefficients of their scores by test row, shape
         (coefficients, m).
         """
 
-    def judged(self, responses: Iterable[Array]) -> FloatArray:
-        """Score the responses of models to the test rows one by one, shape (m, test rows)."""
+    def judged(self, responses: Iterable[Array]) -> Scored:
+        """Score the responses of models to the test rows, row by row."""
         target = self.game.scorer.target
-        return np.stack([self.metric.rows(target, response) for response in responses])
+        rows = np.stack([self.metric.rows(target, response) for response in responses])
+        return rows.mean(axis=1), partial(grouped, rows.T)
+
+
+def diagonals(systems: FloatArray) -> FloatArray:
+    """View the diagonals of m square matrices, shape (p, m)."""
+    return np.einsum("iim->im", systems)
 
 
 def unscaled(systems: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Bring m symmetric systems to ones on the diagonal: these, and the factors of their rows."""
-    diagonal = np.arange(len(systems))
-    spread = np.sqrt(np.maximum(systems[diagonal, diagonal], 0.0))
+    spread = np.sqrt(np.maximum(diagonals(systems), 0.0))
     factors = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
     return systems * factors[:, None] * factors, factors
 
@@ -129,7 +137,7 @@ def least_pivots(systems: FloatArray) -> FloatArray:
     lift = 10 * p * EPSILON  # rounding must not end it
     lifted = np.moveaxis(unscaled(systems)[0], 2, 0) + lift * np.eye(p)
     pivots = np.diagonal(np.linalg.cholesky(lifted), axis1=1, axis2=2)
-    return np.asarray(pivots.min(axis=1) ** 2)
+    return pivots.min(axis=1) ** 2
 
 
 def known_variances(
@@ -169,7 +177,7 @@ def solve(systems: FloatArray, right: FloatArray) -> FloatArray:
 def _solve_each(systems: FloatArray, right: FloatArray) -> FloatArray:
     """Solve m systems, shapes (m, p, p) and (m, p, k); NaN for those that have no solution."""
     try:
-        return np.asarray(np.linalg.solve(systems, right), np.float64)
+        return as_floats(np.linalg.solve(systems, right))
     except np.linalg.LinAlgError:
         if len(systems) == 1:
             return np.full(right.shape, np.nan)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import Array, BoolArray, FloatArray, Fractions, IntArray, Queries
+from dushapley.arrays import (
+    Array,
+    BoolArray,
+    Draws,
+    FloatArray,
+    Fractions,
+    IntArray,
+    Queries,
+    as_floats,
+    slices,
+)
 from dushapley.errors import InvalidGame
 from dushapley.games.base import MOST_SCORES, Answers, Scores
 from dushapley.games.many.marginals import SumsMarginals
@@ -23,12 +33,6 @@ if TYPE_CHECKING:
 
 BLOCK_NUMBERS = 2**22
 """Numbers that the statistics of one block of pools may hold: 32 MB."""
-FAR = 1e100
-"""Features from here on have squares that sums cannot hold."""
-MASKS = 2**24
-"""Marks of drawn rows that are held at a time: 16 MB."""
-FEW_BYTES, MANY_TIMES = 2**27, 8
-"""Sums of all owners may take this much memory, or this many times that of the rows."""
 
 
 class AdditivePath:
@@ -71,62 +75,59 @@ class AdditivePath:
         order = sorted(range(len(contents)), key=contents.__getitem__)
         return order, vectors[:, order]
 
-    def _block(self, queries: Queries, draws: IntArray | None) -> tuple[FloatArray, FloatArray]:
+    def _block(self, queries: Queries, draws: Draws) -> tuple[FloatArray, FloatArray]:
         """Return values of at most a block of pools, and coefficients of their scores by row."""
         counts, m = self.game.counts(queries), len(queries)
-        ids = [None] * m if draws is None else draws.tolist()
-        pooled, there = self._pooled(counts, draws), counts.any(axis=1)
-        known = self.known(pooled, counts, ids)
+        there, whole, (order, vectors) = counts.any(axis=1), counts == self.game.sizes, self.summed
+        # a block is filled up to its constant shape; all owners stand in for nobody
+        full = np.ones((self.block, len(order)))
+        full[:m] = np.where(counts.any(axis=1, keepdims=True), whole, 1)[:, order]
+        pooled, parts = vectors @ full.T, np.where(whole, 0, counts)
+        if parts.any():
+            assert draws is not None
+            pooled[:, :m] += self._drawn(parts, draws)
+        taken = list(self.game.each(queries, draws))
+        known = self.known(pooled, counts, taken)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             values, by_row = self.model.scored(pooled, known)
             scores = by_row() if self.game.scorer.known_by_row else np.empty((0, self.block))
-        values, found = values[:m], np.zeros((m, len(self.nobody)))
+        values, nobody = values[:m], self.nobody[0]
+        found = np.zeros((m, len(nobody)))
         found[:, : len(scores)] = scores.T[:m]
-        values[~there], found[~there] = self.game.nobody.value, self.nobody
+        values[~there], found[~there] = self.game.nobody.value, nobody
         fitted = ~known[:m] & there & (self.fractions == "rows")
         for k in np.flatnonzero(fitted).tolist():
-            values[k], rows = self.model.fitted(*self.game.pool(counts[k], ids[k]))
+            values[k], rows = self.model.fitted(*self.game.pool(*taken[k]))
             found[k] = 0.0
             found[k, : len(rows)] = rows
         return values, found
 
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")
-    def known(self, pooled: FloatArray, counts: IntArray, ids: Sequence[int | None]) -> BoolArray:
-        """Find pools whose sums determine the model; the others have to be fitted on rows."""
+    def known(self, pooled: FloatArray, counts: IntArray, taken: Sequence[Any]) -> BoolArray:
+        """Find pools whose sums determine the model; the others have to be fitted on rows.
+
+        `taken` are rows of each owner and draw ids, pool by pool.
+        """
         known, constant = self.model.known(pooled)
         doubted = (known & constant.any(axis=(0, 1)))[: len(counts)] & counts.any(axis=1)
         for k in np.flatnonzero(doubted & (self.fractions == "rows")).tolist():
-            low, high = self._extent(counts[k], ids[k])
+            there = counts[k] > 0
+            if (there & (counts[k] < self.game.sizes)).any():
+                extents = self.model.extent(*self.game.pool(*taken[k]))[None]
+            else:
+                extents = self.extents[there]
+            low, high = extents[:, 0].min(axis=0), extents[:, 1].max(axis=0)
             known[k] = not np.any(constant[:, :, k] & (low < high))
         return known
 
-    def _extent(self, counts: IntArray, draw: int | None) -> tuple[FloatArray, FloatArray]:
-        """Least and largest values of a pool, those of whole owners being known."""
-        if ((counts > 0) & (counts < self.game.sizes)).any():
-            return self.model.extent(*self.game.pool(counts, draw))
-        low, high = self.extents
-        return low[counts > 0].min(axis=0), high[counts > 0].max(axis=0)
-
     @cached_property
-    def extents(self) -> tuple[FloatArray, FloatArray]:
-        """Least and largest values of every owner, shapes (I, groups, columns)."""
-        low, high = zip(*(self.model.extent(*rows) for rows in self._owned()), strict=True)
-        return np.stack(low), np.stack(high)
+    def extents(self) -> Array:
+        """Least and largest values of every owner, shape (I, 2, groups, columns)."""
+        return np.array([self.model.extent(*rows) for rows in self.owned()])
 
-    def _owned(self) -> Iterator[tuple[Array, Any]]:
+    def owned(self) -> Iterator[tuple[Array, Any]]:
         """Rows of every owner."""
         return zip(self.game.owners.X, self.game.owners.y, strict=True)
-
-    def _pooled(self, counts: IntArray, draws: IntArray | None) -> FloatArray:
-        """Sums of a block filled up to its constant shape; all owners stand in for nobody."""
-        (order, vectors), whole = self.summed, counts == self.game.sizes
-        taken = np.ones((self.block, len(order)))
-        taken[: len(counts)] = np.where(counts.any(axis=1, keepdims=True), whole, 1)[:, order]
-        pooled, parts = vectors @ taken.T, np.where(whole, 0, counts)
-        if parts.any():
-            assert draws is not None
-            pooled[:, : len(counts)] += self._drawn(parts, draws)
-        return pooled
 
     def _drawn(self, counts: IntArray, draws: IntArray) -> FloatArray:
         """Sums of drawn rows, shape (numbers, pools); pools with the same draws share them."""
@@ -141,30 +142,25 @@ class AdditivePath:
 
     def _sums(self, counts: IntArray, draws: IntArray) -> FloatArray:
         """Sums of drawn rows, shape (pools, numbers)."""
-        step, sums = max(1, MASKS // len(self.features)), []
-        for start in range(0, len(counts), step):
-            some = slice(start, start + step)
-            for marks in self._marked(counts[some], draws[some]):
-                rows = self.features.take(np.flatnonzero(marks), axis=0)
-                sums.append(self.model.summed(rows))
+        order, sums = self.summed[0], list[FloatArray]()
+        ends = np.cumsum(self.game.sizes[order]).astype(np.int64)
+        step = max(1, 2**24 // len(self.features))  # 16 MB of marks at a time
+        for some in slices(len(counts), step):
+            taken, ids = counts[some], draws[some]
+            marks = np.zeros((len(taken), len(self.features)), dtype=np.bool_)
+            for j, part in zip(order, np.split(marks, ends[:-1], axis=1), strict=True):
+                asked = np.flatnonzero(taken[:, j])
+                if len(asked):
+                    part[asked] = self.game.masks_of(j, taken[asked, j], ids[asked])
+            drawn = (self.features.take(np.flatnonzero(rows), axis=0) for rows in marks)
+            sums += map(self.model.summed, drawn)
         return np.stack(sums)
 
     @cached_property
     def features(self) -> FloatArray:
         """What of each row goes into sums, owner after owner in the order of their vectors."""
-        rows = list(self._owned())
+        rows = list(self.owned())
         return np.concatenate([self.model.features(*rows[j]) for j in self.summed[0]])
-
-    def _marked(self, counts: IntArray, draws: IntArray) -> BoolArray:
-        """Mark the rows that pools draw, shape (pools, rows)."""
-        order = self.summed[0]
-        marks = np.zeros((len(counts), len(self.features)), dtype=np.bool_)
-        ends = np.cumsum(self.game.sizes[order]).astype(np.int64)
-        for j, part in zip(order, np.split(marks, ends[:-1], axis=1), strict=True):
-            asked = np.flatnonzero(counts[:, j])
-            if len(asked):
-                part[asked] = self.game.masks_of(j, counts[asked, j], draws[asked])
-        return marks
 
     def marginals(self) -> SumsMarginals:
         """Every owner's marginal around a pool, from its sums."""
@@ -172,44 +168,29 @@ class AdditivePath:
         vectors = vectors[:, np.argsort(order)]
         return SumsMarginals(vectors, self.worth, self.game.nobody.value, self.name, self.block)
 
-    @np.errstate(divide="ignore", invalid="ignore", over="ignore")
     def worth(self, pooled: FloatArray) -> FloatArray:
         """Utilities of sums of pools that are not empty, shape (numbers, m)."""
         values, _ = self.model.scored(pooled, self.model.known(pooled)[0])
         floor = -np.inf if self.game.at_least is None else self.game.nobody.value
         return np.maximum(values, floor)
 
-    def is_singular(self) -> bool:
-        """True if not even the sums of all owners determine the model: it is fitted on rows."""
-        rows = (self.model.features(*rows) for rows in self._owned())
-        pooled = sum(map(self.model.summed, rows), np.zeros(self.model.width))[:, None]
-        everybody = self.game.counts(np.ones((1, len(self.game.names)), dtype=np.bool_))
-        return not self.known(pooled, everybody, [None])[0]
-
     @cached_property
-    def basis(self) -> FloatArray | None:
-        """That of the model, and as a last column the scores of nobody."""
-        known = self.model.basis
-        return None if known is None else np.column_stack([known, self._nobody_rows(len(known))])
+    def nobody(self) -> tuple[FloatArray, FloatArray | None]:
+        """Coefficients of nobody's scores, and the model's basis with these as a last column."""
+        known, nobody = self.model.basis, self.game.nobody
+        entries = min(len(self.game.y_test), MOST_SCORES)
+        rows = np.full(entries, nobody.value) if nobody.scores is None else nobody.scores
+        if known is None:
+            return rows, None
+        return np.eye(1 + known.shape[1])[-1], np.column_stack([known, rows])
 
-    @cached_property
-    def nobody(self) -> FloatArray:
-        """Coefficients of nobody's scores."""
-        if self.basis is None:
-            return self._nobody_rows(min(len(self.game.y_test), MOST_SCORES))
-        return np.append(np.zeros(self.basis.shape[1] - 1), 1.0)
-
-    def _nobody_rows(self, entries: int) -> FloatArray:
-        nobody = self.game.nobody
-        return np.full(entries, nobody.value) if nobody.scores is None else nobody.scores
-
-    def answers(self, queries: Queries, draws: IntArray | None) -> Answers:
+    def answers(self, queries: Queries, draws: Draws) -> Answers:
         """Utilities of pools, and their scores by test row where these are known."""
         parts = blocks(queries, draws, self.block) or [(queries, draws)]
         found = zip(*(self._block(*part) for part in parts), strict=True)
         values, coefficients = (np.concatenate(part) for part in found)
         known = self.game.scorer.known_by_row
-        return Answers(values, Scores(coefficients, self.basis) if known else None)
+        return Answers(values, Scores(coefficients, self.nobody[1]) if known else None)
 
 
 def additive_path(game: ModelGame) -> AdditivePath | None:
@@ -233,16 +214,23 @@ def additive_path(game: ModelGame) -> AdditivePath | None:
     if model is None or _too_wide(game, model):
         return None
     path = AdditivePath(game, model)
-    return None if path.fractions == "rows" and path.is_singular() else path
+    if path.fractions == "rows":  # not even the sums of all owners may determine the model
+        rows = (model.features(*owned) for owned in path.owned())
+        pooled = sum(map(model.summed, rows), np.zeros(model.width))[:, None]
+        everybody = game.sizes.astype(np.int64)
+        if not path.known(pooled, everybody[None], [(everybody, None)])[0]:
+            return None  # it is fitted on rows
+    return path
 
 
 def _can_be_summed(X: Array) -> bool:
     """True if rows are numbers whose squares are finite, in which scikit-learn computes as sums do.
 
-    Of rows in single precision it makes a model in single precision.
+    Of rows in single precision it makes a model in single precision. Features from 1e100 on have
+    squares that sums cannot hold.
     """
     numbers = X.ndim == 2 and (X.dtype == np.float64 or X.dtype.kind in "iub")
-    return numbers and float(np.abs(X).max(initial=0)) < FAR
+    return numbers and float(np.abs(X).max(initial=0)) < 1e100
 
 
 def _too_wide(game: ModelGame, model: Additive) -> bool:
@@ -250,7 +238,7 @@ def _too_wide(game: ModelGame, model: Additive) -> bool:
     rows = sum(X.nbytes for X in game.owners.X)
     scatter = game.X_test.shape[1] ** 2  # which every owner is reduced to on the way
     sums = 8 * max(model.width * len(game.names), scatter)
-    return game.owners.reduced is None and sums > max(FEW_BYTES, MANY_TIMES * rows)
+    return game.owners.reduced is None and sums > max(2**27, 8 * rows)
 
 
 def recognised(model: Any) -> str:
@@ -272,54 +260,28 @@ def after_scaler(model: Any) -> tuple[Any, bool]:
 
 def additive_model(game: ModelGame) -> Additive | None:
     """Make the additive model that computes what a model of scikit-learn or ours does."""
-    last, scaled = after_scaler(game.model)
-    rule = _RULES.get(recognised(last))
-    return None if rule is None else rule(game, last.get_params(deep=False), scaled)
-
-
-def _ridge(game: ModelGame, options: dict[str, Any], scaled: bool) -> Additive | None:
-    alpha, intercept = options["alpha"], bool(options["fit_intercept"])
-    # other solvers stop when they are near
-    exact = options["solver"] in ("auto", "svd", "cholesky") and not options["positive"]
-    if not exact or not is_number(alpha, above=0) or (scaled and not intercept):
-        return None
-    return LinearModel(game, float(alpha), intercept=intercept, standardised=scaled)
-
-
-def _least_squares(game: ModelGame, options: dict[str, Any], scaled: bool) -> Additive | None:
-    if options["positive"] or scaled:
-        return None
-    return LinearModel(game, 0.0, intercept=bool(options["fit_intercept"]))
-
-
-def _discriminant(game: ModelGame, options: dict[str, Any], scaled: bool) -> Additive | None:
-    shrinkage = options["shrinkage"]
-    plain = options["priors"] is None and options["covariance_estimator"] is None
-    # without shrinkage few rows are singular up to rounding, which decides
-    known = shrinkage or game.owners.reduced is not None
-    if not plain or options["solver"] != "lsqr" or isinstance(shrinkage, str) or not known:
-        return None
-    return Discriminant(game, float(shrinkage or 0.0), standardised=scaled)
-
-
-def _naive_bayes(game: ModelGame, options: dict[str, Any], scaled: bool) -> Additive | None:
-    # for areas scikit-learn ranks by probabilities, of which many round to the same 1
-    smoothing, ranked = float(options["var_smoothing"]), game.scoring.startswith("roc_auc")
-    if options["priors"] is not None or ranked or smoothing <= 0:
-        return None
-    return NaiveBayes(game, smoothing, standardised=scaled)
-
-
-def _regressogram(game: ModelGame, options: dict[str, Any], scaled: bool) -> Additive | None:
-    if scaled or game.scoring not in ERROR_SCORES:
-        return None
-    return Bins(game, np.asarray(options["edges"], dtype=np.float64), int(options["column"]))
-
-
-_RULES: dict[str, Callable[[ModelGame, dict[str, Any], bool], Additive | None]] = {
-    "sklearn.Ridge": _ridge,
-    "sklearn.LinearRegression": _least_squares,
-    "sklearn.LinearDiscriminantAnalysis": _discriminant,
-    "sklearn.GaussianNB": _naive_bayes,
-    "dushapley.Regressogram": _regressogram,
-}
+    model, scaled = after_scaler(game.model)
+    match recognised(model):
+        case "sklearn.Ridge":
+            alpha, intercept = model.alpha, bool(model.fit_intercept)
+            # other solvers stop when they are near
+            exact = model.solver in ("auto", "svd", "cholesky") and not model.positive
+            if exact and is_number(alpha, above=0) and (intercept or not scaled):
+                return LinearModel(game, float(alpha), intercept=intercept, standardised=scaled)
+        case "sklearn.LinearRegression" if not model.positive and not scaled:
+            return LinearModel(game, 0.0, intercept=bool(model.fit_intercept))
+        case "sklearn.LinearDiscriminantAnalysis" if model.solver == "lsqr":
+            shrinkage = model.shrinkage
+            plain = model.priors is None and model.covariance_estimator is None
+            # without shrinkage few rows are singular up to rounding, which decides
+            known = shrinkage or game.owners.reduced is not None
+            if plain and known and not isinstance(shrinkage, str):
+                return Discriminant(game, float(shrinkage or 0.0), standardised=scaled)
+        case "sklearn.GaussianNB" if model.priors is None:
+            # for areas scikit-learn ranks by probabilities, of which many round to the same 1
+            smoothing, ranked = float(model.var_smoothing), game.scoring.startswith("roc_auc")
+            if smoothing > 0 and not ranked:
+                return NaiveBayes(game, smoothing, standardised=scaled)
+        case "dushapley.Regressogram" if game.scoring in ERROR_SCORES and not scaled:
+            return Bins(game, as_floats(model.edges), int(model.column))
+    return None

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import Array, BoolArray, FloatArray, IntArray
+from dushapley.arrays import EPSILON, Array, BoolArray, FloatArray, IntArray, as_floats
 from dushapley.data.summaries import Statistics, bin_statistics, regression_statistics
 from dushapley.errors import InvalidGame
 from dushapley.games.base import MOST_SCORES, grouped
 from dushapley.games.model.additive.model import (
     ELIMINATE_UP_TO,
-    EPSILON,
     ROUNDED,
     Additive,
+    Known,
+    Scored,
+    diagonals,
     known_variances,
     least_norm,
     least_pivots,
@@ -31,27 +32,23 @@ SOUND, SPANNED, PIVOT = 1e-6, 1e-10, 1e-5
 """From which on sums determine a solution. Least squares: the least eigenvalue of a system with
 ones on its diagonal, and a lower bound of that of the system itself beside its largest. Ridge: what
 elimination leaves of the diagonal."""
-CLOSE = 1e-6
-"""Part of what a mean squared error is made of, below which it is taken from the errors of rows."""
 ERROR_SCORES = ("neg_mean_squared_error", "neg_root_mean_squared_error", "r2")
 """Scores that are functions of the mean squared error."""
 
 
-def error_parts(
-    scoring: str, mse: FloatArray, variance: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """One of `ERROR_SCORES` by test row, as a + b·e² + c·(y − ȳ)², e the row's error: a, b and c.
+def error_scores(scoring: str, mse: FloatArray, variance: float) -> tuple[FloatArray, ...]:
+    """One of `ERROR_SCORES`, and by test row as a + b·e² + c·(y − ȳ)², e the row's error: a, b, c.
 
     As in `dushapley.games.model.scoring.scorer`: the influence of a row on the score. Of a mean of
     squared errors and the `variance` of the test targets it makes the score.
     """
-    nothing, one = np.zeros_like(mse), np.ones_like(mse)
+    fixed, around, error = np.zeros_like(mse), np.zeros_like(mse), -np.ones_like(mse)
     if scoring == "r2":
-        return 1 - mse / variance, -one / variance, mse / variance**2
-    if scoring == "neg_mean_squared_error":
-        return nothing, -one, nothing
-    root = np.sqrt(np.where(mse > 0, mse, 0.25))
-    return np.where(mse > 0, -root / 2, 0.0), -0.5 / root, nothing
+        fixed, around, error = 1 - mse / variance, mse / variance**2, error / variance
+    elif scoring == "neg_root_mean_squared_error":
+        root = np.sqrt(np.where(mse > 0, mse, 0.25))
+        fixed, error = np.where(mse > 0, -root / 2, 0.0), -0.5 / root
+    return fixed + error * mse + around * variance, fixed, error, around
 
 
 class LinearModel(Additive):
@@ -75,7 +72,7 @@ class LinearModel(Additive):
     ) -> None:
         super().__init__(game)
         self.alpha, self.intercept, self.standardised = alpha, intercept, standardised
-        y = np.asarray(game.y_test, dtype=np.float64)
+        y = as_floats(game.y_test)
         self.around = np.append(self.origin, y.mean()) * intercept
         if len(self.around) > ELIMINATE_UP_TO:
             self.most = 128  # solved one after the other: filling up a larger block costs more
@@ -87,8 +84,8 @@ class LinearModel(Additive):
     @cached_property
     def moments(self) -> FloatArray:
         """Moments T of the test set."""
-        y = np.asarray(self.game.y_test)
-        return self.vector(self.reduce("test", self.game.X_test, y)).reshape(-1, len(self.rows.T))
+        statistics = self.reduce("test", self.game.X_test, self.game.y_test)
+        return self.vector(statistics).reshape(-1, self.rows.shape[1])
 
     @cached_property
     def basis(self) -> FloatArray | None:
@@ -114,46 +111,46 @@ class LinearModel(Additive):
         """Rows z = (1, x − o, y − o_y)."""
         return np.column_stack([np.ones(len(y)), np.column_stack([X, y]) - self.around])
 
-    def known(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
+    def known(self, pooled: FloatArray) -> Known:
         """Columns that do not follow from each other; what is made of others, sums do not tell."""
-        M, k = self._square(pooled), np.arange(1, len(self.around))
-        known = self._is_ridge_sound(M) if self.alpha else self._is_of_full_rank(M)
-        variances = self._variances(M)
+        M = self._square(pooled)
+        squares, variances = diagonals(M)[1:-1], self._variances(M)
+        if self.alpha:
+            penalty = self._penalty(M)
+            known = (penalty / (squares + penalty)).min(axis=0) > PIVOT  # elimination leaves more
+            known[~known] = least_pivots(self._penalised(M[:, :, ~known])) > PIVOT
+            # of few rows scikit-learn solves XX' + α, where the largest unit rounds most
+            rounding = EPSILON * (squares / (penalty / self.alpha)).sum(axis=0)
+            known &= (M[0, 0] > len(squares)) | (rounding <= ROUNDED * self.alpha)
+        else:
+            known = self._is_of_full_rank(M)
         if self.intercept:  # statistics hold means, whose last digits are of their own size
             means = M[0, 1:] / M[0, 0] + self.around[:, None]
             spread = np.append(variances, [M[-1, -1] / M[0, 0] + self.variance], axis=0)
             kept = (spread == 0) | (EPSILON * np.abs(means) <= ROUNDED * np.sqrt(spread))
         else:  # sums around 0 do not tell rows apart that are far from it
-            within = M[k, k] - pooled[k] ** 2 / M[0, 0]
-            kept = EPSILON * M[k, k] <= ROUNDED * within
+            within = squares - pooled[1 : len(self.around)] ** 2 / M[0, 0]
+            kept = EPSILON * squares <= ROUNDED * within
         return known & kept.all(axis=0), (variances == 0)[None] & self.standardised
 
     def _is_of_full_rank(self, moments: FloatArray) -> BoolArray:
-        centred, k = self._centred(moments)[0], np.arange(len(moments) - 1)
+        centred = self._centred(moments)
         scaled, factors = unscaled(centred[:-1, :-1])
         lowest = np.linalg.eigvalsh(np.moveaxis(scaled, 2, 0))[:, 0]
-        within = centred[k, k]
+        within = diagonals(centred).copy()
         within[-1] += len(self.rows) * self.variance
         # scikit-learn leaves out singular values below 1e-6 of the largest, in the columns' units
-        lost = EPSILON * (moments[k + 1, k + 1] / within).max(axis=0)  # to centring
+        lost = EPSILON * (diagonals(moments)[1:] / within).max(axis=0)  # to centring
         spanned = lowest / (factors**2).max(axis=0) / (1 / factors**2).sum(axis=0)
         known = (lowest > SOUND) & (lost <= ROUNDED * lowest)
-        return np.asarray(known & (spanned > SPANNED))
-
-    def _is_ridge_sound(self, M: FloatArray) -> BoolArray:
-        k, penalty = np.arange(1, len(M) - 1), self._penalty(M)
-        sound = (penalty / (M[k, k] + penalty)).min(axis=0) > PIVOT  # elimination leaves more
-        sound[~sound] = least_pivots(self._penalised(M[:, :, ~sound])) > PIVOT
-        # of few rows scikit-learn solves XX' + α, where the largest unit rounds most
-        rounding = EPSILON * (M[k, k] / (penalty / self.alpha)).sum(axis=0)
-        return np.asarray(sound & ((M[0, 0] > len(k)) | (rounding <= ROUNDED * self.alpha)))
+        return known & (spanned > SPANNED)
 
     def fitted(self, X: Array, y: Any) -> tuple[float, FloatArray]:
         from sklearn.base import clone
 
         model = clone(self.game.model).fit(X, y)
         scaler, line = model if self.standardised else (None, model)
-        slopes, level = np.asarray(line.coef_, dtype=np.float64), float(line.intercept_)
+        slopes, level = as_floats(line.coef_), float(line.intercept_)
         if scaler is not None:
             slopes = slopes / scaler.scale_
             level -= float(slopes @ scaler.mean_)
@@ -161,31 +158,41 @@ class LinearModel(Additive):
         b = np.concatenate([[level], slopes, [-1.0]])[:, None]
         return self.game.scorer.value(model), self._scored(b)[1]()[:, 0]  # large slopes would round
 
-    def scored(
-        self, pooled: FloatArray, known: BoolArray
-    ) -> tuple[FloatArray, Callable[[], FloatArray]]:
+    def scored(self, pooled: FloatArray, known: BoolArray) -> Scored:
         M = self._square(pooled)
-        ridge = solve(self._penalised(M), M[:-1, -1:])[:, 0] if self.alpha else None
-        beta = self._least_squares(M, known) if ridge is None else ridge
+        if self.alpha:
+            beta = solve(self._penalised(M), M[:-1, -1:])[:, 0]
+        else:  # the shortest around the pool's own mean; the only one is found in any units
+            centred, sums = self._centred(M), M[0, 1:]
+            left, right = centred[:-1, :-1], centred[:-1, -1:]
+            systems, factors = unscaled(left[:, :, known])
+            only = solve(systems, right[:, :, known] * factors[:, None])[:, 0]
+            slopes = np.empty((len(left), M.shape[2]))
+            slopes[:, known] = only * factors
+            slopes[:, ~known] = least_norm(left[:, :, ~known], right[:, :, ~known])[:, 0]
+            level = (sums[-1] - (slopes * sums[:-1]).sum(axis=0)) / M[0, 0]
+            beta = np.vstack([level[None], slopes])
         return self._scored(np.vstack([beta, np.full((1, beta.shape[1]), -1.0)]))
 
-    def _scored(self, b: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
+    def _scored(self, b: FloatArray) -> Scored:
         """Score b = (β, −1) of every pool; the second entry computes coefficients by row."""
         if self.game.scoring not in ERROR_SCORES:  # not a function of moments: predict rows
-            rows = self.judged((self.rows[:, :-1].copy() @ b[:-1] + self.around[-1]).T)
-            return rows.mean(axis=1), partial(grouped, rows.T)
-        mse = self._mse(b)
-        fixed, error, around = parts = error_parts(self.game.scoring, mse, self.variance)
-        values = fixed + error * mse + around * self.variance
-        return values, partial(self._coefficients_by_row, b, *parts)
+            return self.judged((self.rows[:, :-1].copy() @ b[:-1] + self.around[-1]).T)
+        mse = (b * (self.moments @ b)).sum(axis=0) / len(self.rows)
+        parts = np.diagonal(self.moments) @ b**2 / len(self.rows)
+        for k in np.flatnonzero(mse <= 1e-6 * parts).tolist():  # moments all but cancel
+            mse[k] = np.mean((self.rows @ b[:, k]) ** 2)
+        mse = np.maximum(mse, 0.0)
+        values, fixed, error, around = error_scores(self.game.scoring, mse, self.variance)
 
-    def _coefficients_by_row(
-        self, b: FloatArray, fixed: FloatArray, error: FloatArray, around: FloatArray
-    ) -> FloatArray:
-        if self.basis is None:
-            return grouped(fixed + error * (self.rows @ b) ** 2 + around * self.squares[:, None])
-        first, second = np.triu_indices(len(b))
-        return np.vstack([fixed, around, error * b[first] * b[second]])
+        def by_row() -> FloatArray:
+            if self.basis is None:
+                squares = around * self.squares[:, None]
+                return grouped(fixed + error * (self.rows @ b) ** 2 + squares)
+            first, second = np.triu_indices(len(b))
+            return np.vstack([fixed, around, error * b[first] * b[second]])
+
+        return values, by_row
 
     def _square(self, pooled: FloatArray) -> FloatArray:
         """Return vectors as matrices of moments, shape (p, p, m); no sums without intercept."""
@@ -195,18 +202,10 @@ class LinearModel(Additive):
             M[0, 1:] = M[1:, 0] = 0.0
         return M
 
-    def _mse(self, b: FloatArray) -> FloatArray:
-        """Of each pool, from the moments of the test set, unless these all but cancel."""
-        mse = (b * (self.moments @ b)).sum(axis=0) / len(self.rows)
-        parts = np.diagonal(self.moments) @ b**2 / len(self.rows)
-        for k in np.flatnonzero(mse <= CLOSE * parts).tolist():
-            mse[k] = np.mean((self.rows @ b[:, k]) ** 2)
-        return np.maximum(mse, 0.0)
-
     def _penalised(self, M: FloatArray) -> FloatArray:
         """The systems of ridge regressions."""
-        left, inner = M[:-1, :-1].copy(), np.arange(1, len(M) - 1)
-        left[inner, inner] += self._penalty(M)
+        left = M[:-1, :-1].copy()
+        diagonals(left)[1:] += self._penalty(M)
         return left
 
     def _penalty(self, M: FloatArray) -> FloatArray | float:
@@ -217,22 +216,12 @@ class LinearModel(Additive):
 
     def _variances(self, M: FloatArray) -> FloatArray:
         """Variance of each feature in each pool; 0 where sums cannot tell it from rounding."""
-        k = np.arange(1, len(M) - 1)
-        return known_variances(M[k, k], M[0, 1:-1], M[0, 0], self.around[:-1, None])
+        squares, sums = diagonals(M)[1:-1], M[0, 1:-1]
+        return known_variances(squares, sums, M[0, 0], self.around[:-1, None])
 
-    def _least_squares(self, M: FloatArray, full: BoolArray) -> FloatArray:
-        """Shortest solution around the pool's own mean; the only one is found in any units."""
-        centred, sums = self._centred(M)
-        slopes = np.empty((len(M) - 2, M.shape[2]))
-        systems, factors = unscaled(centred[:-1, :-1, full])
-        slopes[:, full] = solve(systems, centred[:-1, -1:, full] * factors[:, None])[:, 0] * factors
-        slopes[:, ~full] = least_norm(centred[:-1, :-1, ~full], centred[:-1, -1:, ~full])[:, 0]
-        level = (sums[-1] - (slopes * sums[:-1]).sum(axis=0)) / M[0, 0]
-        return np.vstack([level[None], slopes])
-
-    def _centred(self, M: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Moments of (x, y) around the pool's own mean, and their sums; no mean, no intercept."""
-        return M[1:, 1:] - M[1:, :1] * M[:1, 1:] / M[0, 0], M[0, 1:]
+    def _centred(self, M: FloatArray) -> FloatArray:
+        """Moments of (x, y) around the pool's own mean; no mean, no intercept."""
+        return M[1:, 1:] - M[1:, :1] * M[:1, 1:] / M[0, 0]
 
 
 class Bins(Additive):
@@ -249,15 +238,15 @@ class Bins(Additive):
         self.edges, self.column = edges, column
         self.reduce = partial(bin_statistics, edges=edges, column=column)
         self.width = 2 * (len(edges) + 1)
-        y = np.asarray(game.y_test, dtype=np.float64)
+        y = as_floats(game.y_test)
         self.level, self.variance = float(y.mean()), float(y.var())
         self.test = self.reduce("test", np.asarray(game.X_test), y)
 
     @cached_property
     def basis(self) -> FloatArray:
         """Of the scores by row: ones, squares of the targets, and both by bin."""
-        X = np.asarray(self.game.X_test, dtype=np.float64)
-        around = np.asarray(self.game.y_test, dtype=np.float64) - self.level
+        X = as_floats(self.game.X_test)
+        around = as_floats(self.game.y_test) - self.level
         inside = (self._codes(X)[:, None] == np.arange(len(self.edges) + 1)).astype(np.float64)
         levels = np.column_stack([np.ones(len(X)), around**2])
         return grouped(np.column_stack([levels, inside, -2 * around[:, None] * inside]))
@@ -284,19 +273,16 @@ class Bins(Additive):
         counts, means = statistics.arrays["counts"], statistics.arrays["means"]
         return np.concatenate([counts, counts * (means - self.level)])
 
-    def known(self, pooled: FloatArray) -> tuple[BoolArray, BoolArray]:
+    def known(self, pooled: FloatArray) -> Known:
         shape = 1, len(self.origin), pooled.shape[1]
         return np.ones(pooled.shape[1], dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
 
-    def scored(
-        self, pooled: FloatArray, known: BoolArray
-    ) -> tuple[FloatArray, Callable[[], FloatArray]]:
+    def scored(self, pooled: FloatArray, known: BoolArray) -> Scored:
         counts, sums = np.split(pooled, 2)
         overall, there = sums.sum(axis=0) / counts.sum(axis=0), self.test.arrays
         predicted = np.where(counts > 0, sums / np.where(counts > 0, counts, 1), overall)
         away = predicted - (there["means"] - self.level)[:, None]
         mse = (there["counts"] @ away**2 + there["squares"].sum()) / self.test.n_rows
-        fixed, error, around = error_parts(self.game.scoring, mse, self.variance)
-        values = fixed + error * mse + around * self.variance
+        values, fixed, error, around = error_scores(self.game.scoring, mse, self.variance)
         rows = [fixed, around + error, error * predicted**2, error * predicted]
         return values, partial(np.vstack, rows)

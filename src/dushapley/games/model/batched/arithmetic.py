@@ -88,11 +88,6 @@ class Arithmetic:
         """Of weights, sums and optimizer state."""
         return self.xp.float64 if self.precision == "float64" else self.xp.float32
 
-    @property
-    def item_bytes(self) -> int:
-        """Bytes of one number, at most."""
-        return 8 if self.precision == "float64" else 4
-
     def array(self, values: Any, dtype: Any = None) -> Any:
         """Numbers from NumPy, on the device."""
         xp, dtype = self.xp, dtype or self.dtype
@@ -108,9 +103,8 @@ class Arithmetic:
 
     def index(self, values: Any) -> Any:
         """Whole numbers from NumPy, on the device; widened there, so that fewer bytes travel."""
-        if self.name == "numpy":
-            return np.asarray(values, dtype=np.int64)
-        return self.xp.asarray(values, device=self.device).to(self.xp.int64)
+        xp = self.xp
+        return xp.asarray(xp.asarray(values, device=self.device), dtype=xp.int64)
 
     def zeros(self, *shape: int) -> Any:
         return self.xp.zeros(shape, dtype=self.dtype, device=self.device)
@@ -140,10 +134,6 @@ class Arithmetic:
             total[rows] += part
         else:
             total.index_add_(0, rows, part)
-
-    def here(self, values: Any) -> Any:
-        """Numbers of another device, on this one."""
-        return values if self.name == "numpy" else values.to(self.device)
 
     def to_numpy(self, values: Any) -> Any:
         return values if self.name == "numpy" else values.cpu().numpy()

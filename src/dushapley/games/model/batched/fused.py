@@ -19,11 +19,6 @@ from dushapley.arrays import FloatArray, IntArray
 from dushapley.games.model.batched.arithmetic import Arithmetic
 from dushapley.games.model.batched.recipe import Membership
 
-MOST_NUMBERS = 256
-"""Numbers in a row of weights (intercept included) of which a tile still fits the chip."""
-MOST_CLASSES = 16
-"""Columns of weights that stand beside each other in a tile."""
-
 ALIGNED = 4
 """Lists of pools begin at multiples of 16 bytes, or Triton would build each kernel twice."""
 
@@ -37,17 +32,15 @@ class Cut:
     warps: int
     stages: int
 
-    @property
-    def launch(self) -> dict[str, int]:
-        return {"num_warps": self.warps, "num_stages": self.stages}
 
-
-CUTS = {"float16": Cut(64, 64, 4, 3), "tf32": Cut(128, 64, 8, 2)}
-"""The fastest of those tried on an H200; part of the key of a result, like every shape."""
-WIDE, WIDE_CUTS = 128, {"float16": Cut(64, 64, 4, 2), "tf32": Cut(64, 32, 4, 2)}
-"""Numbers in a row from which on less of it fits the chip, and how it is cut then."""
-SCORING, WEIGHING = Cut(128, 64, 8, 2), Cut(64, 64, 4, 2)
-WIDE_SCORING, WIDE_WEIGHING = Cut(64, 32, 4, 2), Cut(32, 32, 4, 1)
+CUTS = {
+    "float16": (Cut(64, 64, 4, 3), Cut(64, 64, 4, 2)),
+    "tf32": (Cut(128, 64, 8, 2), Cut(64, 32, 4, 2)),
+    "scoring": (Cut(128, 64, 8, 2), Cut(64, 32, 4, 2)),
+    "weighing": (Cut(64, 64, 4, 2), Cut(32, 32, 4, 1)),
+}
+"""The fastest of those tried on an H200; part of the key of a result, like every shape. The second
+where there are more than 128 numbers in a row, of which less fits the chip."""
 SPAN, OWNERS = 2**13, 32
 """Pools that one instance adds up for a test row, and owners for which it does."""
 
@@ -97,10 +90,14 @@ class FusedStep:
     """
 
     def __init__(self, numbers: Arithmetic, columns: int, width: int) -> None:
+        from dushapley.games.model.batched import kernels
+
+        self.kernels = kernels
         self.numbers, self.columns, self.width = numbers, columns, width
         self.depth = max(16, 1 << (width - 1).bit_length())
         self.tf32 = numbers.precision == "tf32"
-        self.cut = (WIDE_CUTS if self.depth > WIDE else CUTS)[numbers.precision]
+        self.cuts = {name: cuts[self.depth > 128] for name, cuts in CUTS.items()}
+        self.cut = self.cuts[numbers.precision]
         self.name = f"fused {self.cut.tile}×{self.cut.block}"
 
     def laid_out(self, padded: FloatArray, targets: FloatArray) -> Piece:
@@ -118,9 +115,8 @@ class FusedStep:
         return (targets.reshape(t * k, n) @ rows).reshape(t, k, self.width)
 
     def _filled(self, padded: FloatArray, block: int) -> FloatArray:
-        filled = np.zeros((-(-len(padded) // block) * block, self.depth))
-        filled[: len(padded), : self.width] = padded
-        return filled
+        filling = (0, -len(padded) % block), (0, self.depth - self.width)
+        return np.pad(padded, filling)
 
     def factor(self, values: Any) -> Any:
         """Numbers as the kernels read them, rounded to the nearest."""
@@ -132,23 +128,18 @@ class FusedStep:
 
     def work(self, members: Sequence[Membership], rows: Sequence[Piece]) -> list[Work]:
         """List what the kernels do, owner by owner; all lists of pools travel together."""
-        sizes = [-(-len(m.pools) // ALIGNED) * ALIGNED for m in members]
-        starts = np.cumsum([0, *sizes]).tolist()
-        joined = np.zeros(starts.pop(), dtype=np.int32)
-        for start, m in zip(starts, members, strict=True):
-            joined[start : start + len(m.pools)] = m.pools
-        there = self._whole(joined)
-        return [
-            self._work(m, there[start : start + len(m.pools)], rows[m.owner])
-            for start, m in zip(starts, members, strict=True)
-        ]
-
-    def _work(self, member: Membership, pools: Any, rows: Piece) -> Work:
-        if member.rows is None:
-            return Work(rows, pools, None, rows.pull)
-        filled = np.pad(member.rows, ((0, 0), (0, len(rows.X) - member.rows.shape[1])))
-        marks = self._whole(filled.astype(np.uint8))
-        return Work(rows, pools, marks, self._pull(rows.targets * marks[:, None, :], rows.X))
+        padded = [np.pad(m.pools, (0, -len(m.pools) % ALIGNED)) for m in members]
+        joined = np.concatenate([*padded, np.empty(0)]).astype(np.int32)
+        there, work = self._whole(joined).split(list(map(len, padded))), []
+        for member, listed in zip(members, there, strict=True):
+            piece, pools = rows[member.owner], listed[: len(member.pools)]
+            marks, pull = None, piece.pull
+            if member.rows is not None:
+                short = len(piece.X) - member.rows.shape[1]
+                marks = self._whole(np.pad(member.rows, ((0, 0), (0, short))).astype(np.uint8))
+                pull = self._pull(piece.targets * marks[:, None, :], piece.X)
+            work.append(Work(piece, pools, marks, pull))
+        return work
 
     def _whole(self, values: Any) -> Any:
         """Whole numbers on the device, as they are."""
@@ -156,47 +147,44 @@ class FusedStep:
 
     def slopes(self, weights: list[Any], work: list[Work], absent: Any, pull: Any) -> list[Any]:
         """Slope of the summed loss of every pool; owners are added in the order of `work`."""
-        from dushapley.games.model.batched.kernels import slopes_of_many, slopes_of_two
-
         slopes, factors = self.numbers.xp.negative(pull), self.factor(weights[0])
         lack = self.numbers.zeros(*pull.shape[:2], 1) if absent is None else absent
         classes = 1 << (self.columns - 1).bit_length()
-        pools = max(1, self.cut.tile // classes)
+        tile = max(1, self.cut.tile // classes)
         for part in work:
-            grid, constants = (-(-len(part.pools) // pools),), self._constants(part)
-            given = self._given(factors, part, slopes)
-            if self.columns == 1:
-                slopes_of_two[grid](*given, BP=pools, **constants)
-            else:
-                slopes_of_many[grid](*given, lack, self.columns, BP=pools, CP=classes, **constants)
+            rows, n_pools, marked = part.piece, len(part.pools), part.marks is not None
+            self.kernels.slopes_of_owner[(-(-n_pools // tile),)](
+                rows.X,
+                rows.XT,
+                factors,
+                slopes,
+                part.pools,
+                part.marks if marked else part.pools,
+                lack,
+                n_pools,
+                len(rows.X),
+                self.width,
+                self.columns,
+                CP=classes,
+                MARKED=marked,
+                TF32=self.tf32,
+                FAST=self.numbers.device != "cpu",  # else Triton interprets
+                **self._cut(self.cut, tile),
+            )
         return [slopes]
-
-    def _given(self, factors: Any, part: Work, slopes: Any) -> tuple[Any, ...]:
-        rows, pools = part.piece, part.pools
-        marks = pools if part.marks is None else part.marks
-        sizes = len(pools), len(rows.X), self.width
-        return rows.X, rows.XT, factors, slopes, pools, marks, *sizes
-
-    def _constants(self, part: Work) -> dict[str, Any]:
-        on_chip = self.numbers.device != "cpu"  # else Triton interprets
-        kind = {"MARKED": part.marks is not None, "TF32": self.tf32, "FAST": on_chip}
-        return {"D": self.depth, "BR": self.cut.block, **kind, **self.cut.launch}
 
     def scored_rows(self, padded: FloatArray, codes: IntArray) -> tuple[Any, Any]:
         """Test rows and their classes; those that only fill up have a class that none guesses."""
-        rows = self.numbers.array(self._filled(padded, SCORING.block))
-        filled = np.full(len(rows), -1, dtype=np.int32)
-        filled[: len(codes)] = codes
-        return rows, self._whole(filled)
+        rows = self.numbers.array(self._filled(padded, CUTS["scoring"][0].block))
+        filled = np.pad(codes, (0, len(rows) - len(codes)), constant_values=-1)
+        return rows, self._whole(filled.astype(np.int32))
 
     def hits(self, test: tuple[Any, Any], weights: Any, edges: Any) -> Any:
         """How many test rows each pool of two classes predicts rightly, on the device."""
-        from dushapley.games.model.batched.kernels import hits_of_two
-
         xp, (rows, codes) = self.numbers.xp, test
         hits = xp.zeros(len(weights), dtype=xp.int32, device=self.numbers.device)
-        cut = WIDE_SCORING if self.depth > WIDE else SCORING
-        hits_of_two[(-(-len(weights) // cut.tile),)](
+        cut = self.cuts["scoring"]
+        self.kernels.hits_of_two[(-(-len(weights) // cut.tile),)](
             rows,
             codes,
             weights.contiguous(),
@@ -205,7 +193,7 @@ class FusedStep:
             len(weights),
             len(rows),
             self.width,
-            **self._scoring(cut),
+            **self._cut(cut, cut.tile),
         )
         return hits
 
@@ -215,14 +203,11 @@ class FusedStep:
         `shares` (owners, pools). Each part of `SPAN` pools is added up in their order, and parts
         are, so that pools that are asked together give the same bits wherever they were trained.
         """
-        from dushapley.games.model.batched.kernels import influence_of_two
-
         xp, (rows, codes), (n_owners, n) = self.numbers.xp, test, shares.shape
         parts, owners = -(-n // SPAN), -(-n_owners // OWNERS)
-        shape = parts, len(rows), n_owners
-        sums = xp.zeros(shape, dtype=xp.float32, device=self.numbers.device)
-        cut = WIDE_WEIGHING if self.depth > WIDE else WEIGHING
-        influence_of_two[(len(rows) // cut.block, parts, owners)](
+        sums = xp.zeros((parts, len(rows), n_owners), dtype=xp.float32, device=self.numbers.device)
+        cut = self.cuts["weighing"]
+        self.kernels.influence_of_two[(len(rows) // cut.block, parts, owners)](
             rows,
             codes,
             weights.contiguous(),
@@ -235,16 +220,19 @@ class FusedStep:
             n_owners,
             SPAN,
             BO=OWNERS,
-            **self._scoring(cut),
+            **self._cut(cut, cut.tile),
         )
         return sums.sum(axis=0, dtype=xp.float64).T
 
-    def _scoring(self, cut: Cut) -> dict[str, Any]:
-        return {"D": self.depth, "BP": cut.tile, "BR": cut.block, **cut.launch}
+    def _cut(self, cut: Cut, tile: int) -> dict[str, int]:
+        launch = {"num_warps": cut.warps, "num_stages": cut.stages}
+        return {"D": self.depth, "BP": tile, "BR": cut.block, **launch}
 
 
 def fused_step(numbers: Arithmetic, columns: int, width: int) -> FusedStep | None:
     """The fused step where there is a kernel for it: a GPU, coarse numbers, rows that fit."""
     able = numbers.device != "cpu" or os.environ.get("TRITON_INTERPRET") == "1"
-    fits = numbers.precision in CUTS and width <= MOST_NUMBERS and columns <= MOST_CLASSES
+    # of so many numbers in a row of weights, intercept included, and columns of them beside each
+    # other a tile still fits the chip
+    fits = numbers.precision in CUTS and width <= 256 and columns <= 16
     return FusedStep(numbers, columns, width) if able and fits and find_spec("triton") else None

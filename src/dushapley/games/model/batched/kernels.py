@@ -16,94 +16,31 @@ import triton.language as tl
 
 
 @triton.jit
-def _tanh(z, FAST: tl.constexpr):
-    if FAST:  # one instruction of the special-function unit, right to 2^-11 of the result
-        return tl.inline_asm_elementwise(
-            "tanh.approx.f32 $0, $1;", "=f,f", [z], dtype=tl.float32, is_pure=True, pack=1
-        )
-    return 2 * tl.sigmoid(2 * z) - 1
-
-
-@triton.jit
-def _rounded(residuals, FAST: tl.constexpr):
-    """Rounded to TF32: tensor cores would cut off what they do not read, always towards zero."""
-    if FAST:
-        return tl.inline_asm_elementwise(
-            "cvt.rna.tf32.f32 $0, $1;",
-            "=r,r",
-            [residuals],
-            dtype=tl.float32,
-            is_pure=True,
-            pack=1,
-        )
-    return residuals
-
-
-@triton.jit
-def slopes_of_two(
+def slopes_of_owner(
     X,
     XT,
     W,
     G,
     pools,
     marks,
-    n_pools,
-    n_rows,
-    width,
-    D: tl.constexpr,
-    BP: tl.constexpr,
-    BR: tl.constexpr,
-    MARKED: tl.constexpr,
-    TF32: tl.constexpr,
-    FAST: tl.constexpr,
-):
-    """G[pools] += tanh(W[pools] X') X for one owner's rows X; `n_rows` is a multiple of BR."""
-    position = tl.program_id(0) * BP + tl.arange(0, BP)
-    real = position < n_pools
-    pool = tl.load(pools + position, mask=real, other=0).to(tl.int64)
-    column = tl.arange(0, D)
-    place = pool[:, None] * width + column[None, :]
-    inside = real[:, None] & (column < width)[None, :]
-    w = tl.load(W + place, mask=inside, other=0.0)
-    total = tl.zeros((BP, D), dtype=tl.float32)
-    for start in range(0, n_rows, BR):
-        row = start + tl.arange(0, BR)
-        x = tl.load(X + row[:, None] * D + column[None, :])
-        missed = _tanh(tl.dot(w, tl.trans(x), input_precision="tf32"), FAST)
-        if MARKED:
-            taken = position[:, None].to(tl.int64) * n_rows + row[None, :]
-            missed *= tl.load(marks + taken, mask=real[:, None], other=0).to(tl.float32)
-        if TF32:  # tensor cores read TF32 along the rows only, so the transpose is laid out too
-            across = tl.load(XT + column[:, None] * n_rows + row[None, :])
-            total = tl.dot(_rounded(missed, FAST), tl.trans(across), total, input_precision="tf32")
-        else:
-            total = tl.dot(missed.to(x.dtype), x, total)
-    before = tl.load(G + place, mask=inside, other=0.0)
-    tl.store(G + place, before + total, mask=inside)
-
-
-@triton.jit
-def slopes_of_many(
-    X,
-    XT,
-    W,
-    G,
-    pools,
-    marks,
-    n_pools,
-    n_rows,
-    width,
     absent,
+    n_pools,
+    n_rows,
+    width,
     columns,
     D: tl.constexpr,
     BP: tl.constexpr,
-    CP: tl.constexpr,
     BR: tl.constexpr,
+    CP: tl.constexpr,
     MARKED: tl.constexpr,
     TF32: tl.constexpr,
     FAST: tl.constexpr,
 ):
-    """G[pools] += softmax(W[pools] X' + absent[pools]) X, classes beside each other in a tile."""
+    """G[pools] += f(W[pools] X') X for one owner's rows X; `n_rows` is a multiple of BR.
+
+    f is tanh for two classes, which have one column of weights (CP is 1). Of more classes it is the
+    softmax, with absent[pools] added to the scores; they stand beside each other in a tile.
+    """
     line = tl.arange(0, BP * CP)
     position = tl.program_id(0) * BP + line // CP
     label = line % CP
@@ -120,18 +57,30 @@ def slopes_of_many(
     for start in range(0, n_rows, BR):
         row = start + tl.arange(0, BR)
         x = tl.load(X + row[:, None] * D + column[None, :])
-        scores = tl.dot(w, tl.trans(x), input_precision="tf32") + lack[:, None]
-        scores = tl.reshape(scores, (BP, CP, BR))
-        grown = tl.exp(scores - tl.max(scores, axis=1)[:, None, :])
-        chances = tl.reshape(grown / tl.sum(grown, axis=1)[:, None, :], (BP * CP, BR))
+        missed = tl.dot(w, tl.trans(x), input_precision="tf32")
+        if CP == 1:
+            if FAST:  # one instruction of the special-function unit, right to 2^-11 of the result
+                missed = tl.inline_asm_elementwise(
+                    "tanh.approx.f32 $0, $1;", "=f,f", [missed], tl.float32, is_pure=True, pack=1
+                )
+            else:
+                missed = 2 * tl.sigmoid(2 * missed) - 1
+        else:
+            scores = tl.reshape(missed + lack[:, None], (BP, CP, BR))
+            grown = tl.exp(scores - tl.max(scores, axis=1)[:, None, :])
+            missed = tl.reshape(grown / tl.sum(grown, axis=1)[:, None, :], (BP * CP, BR))
         if MARKED:
             taken = position[:, None].to(tl.int64) * n_rows + row[None, :]
-            chances *= tl.load(marks + taken, mask=there[:, None], other=0).to(tl.float32)
-        if TF32:
+            missed *= tl.load(marks + taken, mask=there[:, None], other=0).to(tl.float32)
+        if TF32:  # tensor cores read TF32 along the rows only, so the transpose is laid out too
             across = tl.load(XT + column[:, None] * n_rows + row[None, :])
-            total = tl.dot(_rounded(chances, FAST), tl.trans(across), total, input_precision="tf32")
+            if FAST:  # tensor cores would cut off what they do not read, always towards zero
+                missed = tl.inline_asm_elementwise(
+                    "cvt.rna.tf32.f32 $0, $1;", "=r,r", [missed], tl.float32, is_pure=True, pack=1
+                )
+            total = tl.dot(missed, tl.trans(across), total, input_precision="tf32")
         else:
-            total = tl.dot(chances.to(x.dtype), x, total)
+            total = tl.dot(missed.to(x.dtype), x, total)
     before = tl.load(G + place, mask=inside, other=0.0)
     tl.store(G + place, before + total, mask=inside)
 

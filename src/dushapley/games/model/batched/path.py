@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dushapley.arrays import BoolArray, FloatArray, Fractions, IntArray, Queries
-from dushapley.games.base import Answers, Outcome, Scores, average, grouped
+from dushapley.arrays import FloatArray, Fractions, IntArray, Queries
+from dushapley.games.base import Answers, Scores, average, grouped
 from dushapley.games.model.batched.arithmetic import COST, Arithmetic, arithmetic, on_others
 from dushapley.games.model.batched.program import Judge, Program, Trained, joined
 from dushapley.games.model.batched.recipe import (
@@ -25,27 +25,16 @@ from dushapley.games.model.batched.recipe import (
     batch_rows,
     count_classes,
     memberships,
-    whole_memberships,
 )
-from dushapley.games.model.scoring.scorer import best_constant
+from dushapley.games.model.scoring.scorer import Score, best_constant
 from dushapley.games.rows import blocks
 
 if TYPE_CHECKING:
     from dushapley.games.model.batched.stacked import Stack
     from dushapley.games.model.game import ModelGame
 
-Score = tuple[float, FloatArray | None]
-"""Score of one pool, and its test rows where they are known."""
-ROWS_PER_OWNER = 8
-"""Owners smaller than this on average share too little work for training together to pay."""
-MOST_WEIGHTS = 2**18
-"""Weights of one model beyond which a tile of them leaves every cache."""
 MEMORY = {"cpu": 2**30, "cuda": 2**34}
 """Bytes that the training of one block may take beside the rows themselves."""
-MOST_POOLS = {"cpu": 256, "cuda": 2**18}
-"""Pools of a block where memory allows more."""
-TILES_AT_ONCE = 4
-"""Tiles of networks in one block: enough to keep a GPU busy, few enough to save often."""
 
 
 class Diverged(ArithmeticError):
@@ -68,6 +57,7 @@ class GradientPath(ABC):
 
     def __init__(self, game: ModelGame) -> None:
         self.game = game
+        self.classes = np.empty(0) if game.classes is None else game.classes
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers lay out the rows for themselves instead of being sent them twice."""
@@ -77,30 +67,21 @@ class GradientPath(ABC):
     @cached_property
     def codes(self) -> list[IntArray]:
         """Class of each row by its place among all, owner by owner; 0 where there are none."""
-        classes = np.empty(0) if self.game.classes is None else np.asarray(self.game.classes)
-        return [np.searchsorted(classes, y) for y in self.game.owners.labels()]
+        return [np.searchsorted(self.classes, y) for y in self.game.owners.labels()]
 
     def answers(self, queries: Queries, draws: IntArray | None) -> Answers:
         """Utilities with their test rows and the spread of repeats."""
-        parts = self._parts(queries, draws)
-        return Answers.of([outcome for part in parts for outcome in self._outcomes(*part)])
-
-    def _parts(
-        self, queries: Queries, draws: IntArray | None
-    ) -> list[tuple[Queries, IntArray | None]]:
-        """Pools and their draws, as many as one device trains at a time."""
-        return blocks(queries, draws, max(1, self.block // self.devices))
-
-    def _outcomes(self, queries: Queries, draws: IntArray | None) -> list[Outcome]:
-        members = self._members(queries, draws)
-        repeats = [list(scores) for scores in self._scored(len(queries), members)]
-        n_rows = self.game.counts(queries).sum(axis=1)
-        return [
-            self._outcome(query, [scores[k] for scores in repeats])
-            if n_rows[k]
-            else self.game.nobody
-            for k, query in enumerate(queries)
-        ]
+        game, found = self.game, []
+        for part, ids in blocks(queries, draws, max(1, self.block // self.devices)):
+            members = self._members(part, ids)
+            repeats = [list(scores) for scores in self._scored(len(part), members)]
+            for query, counts, *scores in zip(part, game.counts(part), *repeats, strict=True):
+                try:
+                    found.append(average(scores) if counts.any() else game.nobody)
+                except ArithmeticError:
+                    cause = "the model's answers are not finite: lower its learning rate"
+                    found.append(game.fail(query, Diverged(cause)))
+        return Answers.of(found)
 
     @abstractmethod
     def _scored(self, n_pools: int, members: list[Membership]) -> Iterable[Iterable[Score]]:
@@ -108,11 +89,12 @@ class GradientPath(ABC):
 
     def _members(self, queries: Queries, draws: IntArray | None) -> list[Membership]:
         game = self.game
-        if queries.dtype == np.bool_:
-            whole = queries.astype(np.bool_, copy=False)
-            return whole_memberships(whole, game.sizes, game.order)
         sizes = game.sizes.astype(np.int64)
-        return memberships(game.counts(queries), sizes, draws, game.rows_of, game.order)
+        if queries.dtype != np.bool_:
+            return memberships(game.counts(queries), sizes, draws, game.rows_of, game.order)
+        # whole owners: as if each had a single row
+        whole, one = np.logical_and(queries, sizes > 0), np.minimum(sizes, 1)
+        return memberships(whole, one, None, game.rows_of, game.order)
 
     def _score(self, response: FloatArray) -> Score:
         """Score probabilities (rows, C), or numbers (rows,)."""
@@ -121,15 +103,8 @@ class GradientPath(ABC):
         if scorer.metric.response == "ranking":
             response = response[:, 1]
         elif scorer.metric.response == "labels" and self.game.classes is not None:
-            return scorer.judge(np.asarray(self.game.classes)[response.argmax(axis=1)])
+            response = self.classes[response.argmax(axis=1)]
         return scorer.judge(response)
-
-    def _outcome(self, query: BoolArray, scores: list[Score]) -> Outcome:
-        try:
-            return average(scores)
-        except ArithmeticError:
-            cause = "the model's answers are not finite: lower its learning rate"
-            return self.game.fail(query, Diverged(cause))
 
 
 class BatchedPath(GradientPath):
@@ -154,16 +129,16 @@ class BatchedPath(GradientPath):
         if program.fused is not None:
             self.name += f", {program.fused.name}"
         self.note = f"Pools were trained together by {numbers.name} in {kind}: {words}."
-        if numbers.name == "torch" and numbers.precision in COST:
+        if numbers.precision in COST:
             self.note += f" {COST[numbers.precision]}"
         room = program.pools_within(MEMORY[numbers.device])
-        self.block = min(room, MOST_POOLS[numbers.device]) * self.devices
+        self.block = min(room, 256 if numbers.device == "cpu" else 2**18) * self.devices
 
     @cached_property
     def judges(self) -> list[Judge]:
         """One trained-and-judged program per repeat, laid out on first use."""
         game = self.game
-        codes = np.searchsorted(np.asarray(game.classes), game.y_test)
+        codes = np.searchsorted(self.classes, game.y_test)
         return [
             Judge(self._program(model, self.numbers), model.scaled(game.X_test), codes)
             for model in game.templates
@@ -176,9 +151,9 @@ class BatchedPath(GradientPath):
         return [first, *(self._program(model, numbers) for numbers in on_others(self.numbers))]
 
     def _program(self, model: Any, numbers: Arithmetic) -> Program:
-        rows, labels = map(model.scaled, self.game.owners.X), np.asarray(self.game.classes)
-        order = self.game.order
-        return Program(model.recipe(), list(rows), self.codes, list(labels), numbers, order)
+        rows = [model.scaled(X) for X in self.game.owners.X]
+        labels, order = list(self.classes), self.game.order
+        return Program(model.recipe(), rows, self.codes, labels, numbers, order)
 
     @property
     def counts_hits(self) -> bool:
@@ -191,7 +166,8 @@ class BatchedPath(GradientPath):
         """Utilities with their test rows, which stay on the device where they are counted."""
         if not self.counts_hits:
             return super().answers(queries, draws)
-        turns = zip(cycle(self.programs), self._parts(queries, draws), strict=False)
+        parts = blocks(queries, draws, max(1, self.block // self.devices))
+        turns = zip(cycle(self.programs), parts, strict=False)
         trained = [  # all of them are on their way before one is read
             program.train(len(part), self._members(part, ids)) for program, (part, ids) in turns
         ]
@@ -232,8 +208,7 @@ class CountedScores(Scores):
         self.path, self.judge, self.trained = path, path.judges[0], trained
         self.empty = trained.n_rows == 0
         self.counted = self.judge.counted(trained)
-        fused = self.judge.fused is not None
-        hits = self.judge.hits(trained) if fused else self.counted[0].sum(axis=1)
+        hits = self.judge.hits(trained) if self.judge.fused else self.counted[0].sum(axis=1)
         self.values = path.numbers.to_numpy(hits).astype(np.float64) / self.judge.n_rows
         self.values[self.empty] = path.game.nobody.value
 
@@ -258,7 +233,7 @@ class CountedScores(Scores):
         held = np.where(empty, 0.0, weights) if empty.any() else weights
         there = numbers.array(held, numbers.xp.float64)
         found = self.judge.weighed([part[some] for part in self.counted], there)
-        hits = np.asarray(numbers.to_numpy(found))
+        hits = numbers.to_numpy(found)
         hits += np.outer(weights[:, empty].sum(axis=1), self.path.nobody_by_group)
         stretch = len(sizes) / sizes.sum()
         own = np.outer(hits.sum(axis=1) / sizes.sum(), 1 - stretch * sizes)
@@ -278,7 +253,8 @@ class NetworkPath(GradientPath):
         super().__init__(game)
         stack, model = self.stacks[0], game.model
         device, alone = stack.numbers.device, stack.obstacle is not None
-        self.block = 1 if alone else TILES_AT_ONCE * stack.tile
+        # four tiles are enough to keep a GPU busy, and few enough to save often
+        self.block = 1 if alone else 4 * stack.tile
         how = "one by one" if alone else f"tile {stack.tile}"
         self.name = f"networks, torch float32 on the {device}, {how}"
         self.note = (
@@ -301,8 +277,7 @@ class NetworkPath(GradientPath):
 
     def _scored(self, n_pools: int, members: list[Membership]) -> Iterator[Iterable[Score]]:
         game = self.game
-        n_classes = 1 if game.classes is None else len(game.classes)
-        counts = count_classes(n_pools, members, self.codes, n_classes)
+        counts = count_classes(n_pools, members, self.codes, max(1, len(self.classes)))
         n_rows = counts.sum(axis=1)
         present = (counts > 0) | (n_rows == 0)[:, None]
         sizes = game.sizes.astype(np.int64)
@@ -318,21 +293,17 @@ def gradient_path(game: ModelGame) -> BatchedPath | NetworkPath | None:
     """The path of a gradient model, where model, score and shape have one."""
     from dushapley.games.model.batched.reference import SmallMLP, SoftmaxRegression, TorchModel
 
-    kind, owners = type(game.model), game.owners
-    known = kind in (SmallMLP, SoftmaxRegression, TorchModel) and game.scorer.metric is not None
-    if not known or owners.reduced is not None:
-        return None
-    if any(X.ndim != 2 or X.dtype.kind not in "fiub" for X in owners.X):
+    kind, owners, classes = type(game.model), game.owners, game.classes
+    known = kind in (SmallMLP, SoftmaxRegression, TorchModel) and owners.reduced is None
+    odd = any(X.ndim != 2 or X.dtype.kind not in "fiub" for X in owners.X)
+    if not known or odd or game.scorer.metric is None:
         return None
     if kind is TorchModel:
         return NetworkPath(game)
-    return BatchedPath(game) if _is_shared(game) else None
-
-
-def _is_shared(game: ModelGame) -> bool:
-    """Whether training together pays: owners of some size, and a model that is not huge."""
-    model, classes = game.model, game.classes
-    if classes is None or len(classes) < 2 or model.classes is not None:
-        return False
-    weights = (game.owners.X[0].shape[1] + 1) * getattr(model, "hidden", len(classes))
-    return game.sizes.sum() >= ROWS_PER_OWNER * game.n_players and weights <= MOST_WEIGHTS
+    if classes is None or len(classes) < 2 or game.model.classes is not None:
+        return None
+    # training together pays: owners of fewer rows on average share too little work, and a tile of
+    # more weights leaves every cache
+    weights = (owners.X[0].shape[1] + 1) * getattr(game.model, "hidden", len(classes))
+    pays = game.sizes.sum() >= 8 * game.n_players and weights <= 2**18
+    return BatchedPath(game) if pays else None

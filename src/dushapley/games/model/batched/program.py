@@ -61,11 +61,10 @@ class Trained:
 
 def joined(blocks: Sequence[Trained], numbers: Arithmetic) -> Trained:
     """Several blocks as one, where this arithmetic computes."""
-    if len(blocks) == 1:
-        return blocks[0]  # which the first device has trained
+    xp, device = numbers.xp, numbers.device
     layers = zip(*(block.weights for block in blocks), strict=True)
     return Trained(
-        [numbers.xp.concatenate([numbers.here(w) for w in layer]) for layer in layers],
+        [xp.concatenate([xp.asarray(w, device=device) for w in layer]) for layer in layers],
         np.concatenate([block.present for block in blocks]),
         np.concatenate([block.n_rows for block in blocks]),
     )
@@ -100,8 +99,7 @@ class Program:
         order: Sequence[int],
     ) -> None:
         self.recipe, self.numbers, self.codes = recipe, numbers, codes
-        self.labels, self.n_classes = labels, len(labels)
-        self.order = list(order)
+        self.labels, self.n_classes, self.order = labels, len(labels), order
         self.n_features = X[0].shape[1]
         self.sizes = np.array([len(rows) for rows in X])
         # two classes need one column of weights, the other being its negative
@@ -110,7 +108,7 @@ class Program:
         # X'(P − Y) = X'P − X'Y, the second part known beforehand; where the sum is nearly nothing
         # it is rounding error, which Adam would blow up to full steps
         self.split = recipe.hidden == 0 and recipe.optimizer == "sgd"
-        self.width = _round_up(self.n_features + 1, numbers.align)
+        self.width = -(-(self.n_features + 1) // numbers.align) * numbers.align
         whole = self.split and recipe.batch_size is None
         self.fused = fused_step(numbers, self.columns, self.width) if whole else None
         if self.fused is not None:
@@ -129,8 +127,8 @@ class Program:
         for start in range(0, len(X), self.numbers.piece):
             some = slice(start, start + self.numbers.piece)
             rows, targets = self._prepared(X[some]), self._targets(codes[some])
-            across = rows.T.copy() if self.numbers.name == "numpy" else rows.T
             filled = np.pad(targets, ((0, 0), (0, len(rows) - targets.shape[1])))
+            across = rows.T.copy() if self.numbers.name == "numpy" else rows.T
             yield Piece(rows, across, self.numbers.array(filled), start=start)
 
     def _prepared(self, X: Array) -> Any:
@@ -139,10 +137,8 @@ class Program:
 
     def padded(self, X: Array, align: int = 1) -> FloatArray:
         """Rows with an intercept, padded with zeros; as many as a multiple of `align`."""
-        padded = np.zeros((_round_up(len(X), align), self.width))
-        padded[: len(X), : self.n_features] = X
-        padded[: len(X), self.n_features] = 1
-        return padded
+        filling = (0, -len(X) % align), (0, self.width - self.n_features - 1)
+        return np.pad(np.hstack([X, np.ones((len(X), 1))]), filling)
 
     def _targets(self, codes: IntArray) -> FloatArray:
         if self.sign_only:
@@ -151,7 +147,7 @@ class Program:
 
     def pools_within(self, memory: int) -> int:
         """How many pools may be trained at a time in so many bytes, at least."""
-        size, batch = self.numbers.item_bytes, self.recipe.batch_size or 0
+        size, batch = 8 if self.numbers.precision == "float64" else 4, self.recipe.batch_size or 0
         initial = self.recipe.initial_weights(self.width - 1, self.labels[: self.columns])
         marks = 0 if batch else (1 if self.fused else 2) * int(self.sizes.sum())
         pool = 6 * sum(w.size for w in initial) * size + marks + 24 * self.recipe.steps * batch
@@ -162,42 +158,36 @@ class Program:
 
     def train(self, n_pools: int, members: list[Membership]) -> Trained:
         """Train a block of pools."""
+        counts = count_classes(n_pools, members, self.codes, self.n_classes)
+        present, n_rows = counts > 0, counts.sum(axis=1)
         with self.numbers.in_force():
-            counts = count_classes(n_pools, members, self.codes, self.n_classes)
-            present, n_rows = counts > 0, counts.sum(axis=1)
             if self.recipe.batch_size is not None:
                 rows = batch_rows(self.recipe, members, self.sizes, self.order, n_rows)
                 return Trained(self.train_rows(rows, present, n_rows), present, n_rows)
-            return Trained(self._full_batch(members, present, n_rows), present, n_rows)
+            # one more than there are pools: tiles are filled up with the last
+            weights = self._initial(n_pools + 1)
+            seen = present | (n_rows == 0)[:, None]
+            absent = self._absent(np.pad(seen, ((0, 1), (0, 0)), constant_values=True))
+            each = (0.5 if self.sign_only else 1.0) / np.maximum(np.append(n_rows, 1), 1)
+            share = self.numbers.array(each)[:, None, None]
+            if self.fused is None:
+                work, slopes_of = self._work(members, n_pools), self._slopes
+            else:
+                work, slopes_of = self.fused.work(members, self.fused_rows), self.fused.slopes
+            pull = self._pull(n_pools + 1, work) if self.split else None
+            steps = Steps(self.recipe, weights, self.numbers, self.n_features)
+            for _ in range(self.recipe.steps):
+                slopes = slopes_of(weights, work, absent, pull)
+                for slope in slopes:
+                    slope *= share
+                steps.take(slopes)
+            return Trained([w[:n_pools] for w in weights], present, n_rows)
 
     def _initial(self, n_pools: int) -> list[Any]:
         first, *others = self.recipe.initial_weights(self.n_features, self.labels[: self.columns])
         padded = np.pad(first, ((0, 0), (0, self.width - first.shape[1])))
         each = [self.numbers.array(w) for w in (padded, *others)]
         return [self.numbers.xp.tile(w, (n_pools, 1, 1)) for w in each]
-
-    def _full_batch(
-        self, members: list[Membership], present: BoolArray, n_rows: IntArray
-    ) -> list[Any]:
-        # one more than there are pools: tiles are filled up with the last
-        n_pools = len(n_rows)
-        weights = self._initial(n_pools + 1)
-        seen = present | (n_rows == 0)[:, None]
-        absent = self._absent(np.pad(seen, ((0, 1), (0, 0)), constant_values=True))
-        share = self.numbers.array(1 / np.maximum(np.append(n_rows, 1), 1))[:, None, None]
-        share = share / 2 if self.sign_only else share
-        if self.fused is None:
-            work, slopes_of = self._work(members, n_pools), self._slopes
-        else:
-            work, slopes_of = self.fused.work(members, self.fused_rows), self.fused.slopes
-        pull = self._pull(n_pools + 1, work) if self.split else None
-        steps = Steps(self.recipe, weights, self.numbers, self.n_features)
-        for _ in range(self.recipe.steps):
-            slopes = slopes_of(weights, work, absent, pull)
-            for slope in slopes:
-                slope *= share
-            steps.take(slopes)
-        return [w[:n_pools] for w in weights]
 
     def _work(self, members: list[Membership], n_pools: int) -> list[Work]:
         """Products of tiles of pools with pieces of an owner."""
@@ -226,15 +216,14 @@ class Program:
         """Σ targets · rows of each pool: the part of a linear model's slope that never changes."""
         total = self.numbers.zeros(n_pools, self.columns, self.width)
         for part in work:
-            pull = self._pull_of(part) if part.pull is None else part.pull
+            pull = part.pull
+            if pull is None:
+                targets = part.piece.targets[None]
+                held = targets if part.marks is None else targets * part.marks
+                pull = self._back(self.numbers.factor(held), part.piece.X)
             shape = (len(part.pools), *pull.shape[1:])
             self.numbers.add_rows(total, part.pools, self.numbers.xp.broadcast_to(pull, shape))
         return total
-
-    def _pull_of(self, part: Work) -> Any:
-        targets = part.piece.targets[None]
-        held = targets if part.marks is None else targets * part.marks
-        return self._back(self.numbers.factor(held), part.piece.X)
 
     def _slopes(self, weights: list[Any], work: list[Work], absent: Any, pull: Any) -> list[Any]:
         """Slope of the summed loss of every pool."""
@@ -243,20 +232,18 @@ class Program:
         for part in work:
             chosen = [w[part.pools] for w in factors]
             lack = None if absent is None else absent[part.pools]
-            added = self._piece_slopes(chosen, part.piece, part.marks, lack)
+            X, marks = part.piece.X, part.marks
+            if self.recipe.hidden:
+                real = X[:, self.n_features]  # 1, and 0 for rows that only fill up
+                marks = real if marks is None else marks * real
+            below = self.across(chosen[0], part.piece.XT)
+            targets = None if self.split else part.piece.targets
+            added = self._gradients(chosen, below, targets, marks, lack, X)
             for slope, more in zip(slopes, added, strict=True):
                 self.numbers.add_rows(slope, part.pools, more)
         if pull is not None:
             slopes[0] -= pull
         return slopes
-
-    def _piece_slopes(self, weights: list[Any], piece: Piece, marks: Any, absent: Any) -> list[Any]:
-        below = self.across(weights[0], piece.XT)
-        if self.recipe.hidden:
-            real = piece.X[:, self.n_features]  # 1, and 0 for rows that only fill up
-            marks = real if marks is None else marks * real
-        targets = None if self.split else piece.targets
-        return self._gradients(weights, below, targets, marks, absent, piece.X)
 
     def _gradients(
         self, weights: list[Any], below: Any, targets: Any, shares: Any, absent: Any, X: Any
@@ -316,33 +303,25 @@ class Program:
 
         Tile by tile, all steps of a tile before the next one is begun.
         """
-        tile, done = self.numbers.batch_tile, []
+        numbers, size, done = self.numbers, self.recipe.batch_size or 1, []
+        tile, share = numbers.batch_tile, (0.5 if self.sign_only else 1.0) / size
         seen = present | (n_rows == 0)[:, None]
         for start in range(0, len(rows), tile):
             some = slice(start, start + tile)
             fill = tile - len(rows[some])
-            chosen = np.pad(rows[some], ((0, fill), (0, 0))) if fill else rows[some]
-            there = np.pad(seen[some], ((0, fill), (0, 0)), constant_values=True)
-            weights = self._run_batches(chosen, self._absent(there))
+            chosen = numbers.index(np.pad(rows[some], ((0, fill), (0, 0))) if fill else rows[some])
+            absent = self._absent(np.pad(seen[some], ((0, fill), (0, 0)), constant_values=True))
+            weights = self._initial(tile)
+            steps = Steps(self.recipe, weights, numbers, self.n_features)
+            for step in range(self.recipe.steps):
+                batch = chosen[:, step * size : (step + 1) * size]
+                X = numbers.take(self.rows, batch)  # each pool's own
+                targets = numbers.take(self.targets, batch).swapaxes(1, 2)
+                factors = [numbers.factor(w) for w in weights]
+                below = factors[0] @ X.swapaxes(1, 2)
+                steps.take(self._gradients(factors, below, targets, share, absent, X))
             done.append([w[: tile - fill] for w in weights])
-        return [self.numbers.xp.concatenate(parts) for parts in zip(*done, strict=True)]
-
-    def _run_batches(self, rows: IntArray, absent: Any) -> list[Any]:
-        """All steps of one tile: every pool multiplies its own mini-batch of rows."""
-        numbers, size = self.numbers, self.recipe.batch_size
-        assert size is not None
-        weights = self._initial(len(rows))
-        steps = Steps(self.recipe, weights, numbers, self.n_features)
-        share = 0.5 / size if self.sign_only else 1 / size
-        on_device = numbers.index(rows)
-        for step in range(self.recipe.steps):
-            batch = on_device[:, step * size : (step + 1) * size]
-            X = numbers.take(self.rows, batch)
-            targets = numbers.take(self.targets, batch).swapaxes(1, 2)
-            factors = [numbers.factor(w) for w in weights]
-            below = factors[0] @ X.swapaxes(1, 2)
-            steps.take(self._gradients(factors, below, targets, share, absent, X))
-        return weights
+        return [numbers.xp.concatenate(parts) for parts in zip(*done, strict=True)]
 
 
 class Judge:
@@ -370,9 +349,9 @@ class Judge:
         numbers = replace(program.numbers, precision="float32") if coarse else program.numbers
         self.program, self.numbers, self.n_rows = program, numbers, len(X)
         padded = program.padded(X)
-        cuts = [slice(start, start + numbers.piece) for start in range(0, len(X), numbers.piece)]
-        self.pieces = [numbers.array(padded[cut].T.copy()) for cut in cuts]
-        self.answers = [numbers.index(codes[cut]) for cut in cuts]
+        starts = range(0, len(X), numbers.piece)
+        self.pieces = [numbers.array(padded[k : k + numbers.piece].T.copy()) for k in starts]
+        self.answers = numbers.index(codes)
         # two classes are counted and weighed by kernels that write out no scores
         self.fused = program.fused if program.sign_only else None
         self.group = np.argsort(np.random.default_rng(0).permutation(len(X))) % GROUPS
@@ -383,23 +362,18 @@ class Judge:
 
     def correct(self, trained: Trained) -> Array:
         """Which test rows each pool predicts rightly, shape (pools, test rows)."""
-        found = np.empty((len(trained.n_rows), self.n_rows), dtype=np.bool_)
-        for pools, right in self._right(trained):
-            np.concatenate([self.numbers.to_numpy(r) for r in right], axis=1, out=found[pools])
-        return found
+        return np.concatenate([self.numbers.to_numpy(right) for right in self._right(trained)])
 
     def accuracy(self, trained: Trained) -> FloatArray:
         """Share of the test rows that each pool predicts rightly, shape (pools,)."""
-        return np.asarray(self.numbers.to_numpy(self.hits(trained)) / self.n_rows)
+        return self.numbers.to_numpy(self.hits(trained)) / self.n_rows
 
     def hits(self, trained: Trained) -> Any:
         """How many test rows each pool predicts rightly, still on the device."""
         if self.fused is None:
-            hits = [sum(r.sum(axis=1) for r in right) for _, right in self._right(trained)]
-            return self.numbers.xp.concatenate(hits)
+            return self.numbers.xp.concatenate([r.sum(axis=1) for r in self._right(trained)])
         with self.numbers.in_force():
-            edges = self.numbers.array(trained.edges)
-            return self.fused.hits(self.fused_test, trained.weights[0], edges)
+            return self.fused.hits(self.fused_test, *self.counted(trained))
 
     def counted(self, trained: Trained) -> list[Any]:
         """List what hits are added up from, on the device, with an entry for each pool.
@@ -411,11 +385,8 @@ class Judge:
         xp = self.numbers.xp
         groups = np.arange(len(self.group_sizes))
         member = self.numbers.array(self.group[:, None] == groups, xp.float32)
-        counts = [
-            xp.asarray(xp.concatenate(right, axis=1), dtype=xp.float32) @ member
-            for _, right in self._right(trained)
-        ]
-        return [xp.concatenate(counts)]
+        right = [xp.asarray(r, dtype=xp.float32) @ member for r in self._right(trained)]
+        return [xp.concatenate(right)]
 
     def weighed(self, counted: list[Any], weights: Any) -> Any:
         """Σ weights · hits by group, for weights (I, pools) on the device: shape (I, groups)."""
@@ -437,8 +408,8 @@ class Judge:
             parts.append(softmax(logits, seen[pools]).swapaxes(1, 2))
         return np.concatenate(parts)
 
-    def _right(self, trained: Trained) -> Iterator[tuple[slice, list[Any]]]:
-        """Whether the predicted classes are the true ones, tile by tile and piece by piece."""
+    def _right(self, trained: Trained) -> Iterator[Any]:
+        """Whether the predicted classes are the true ones, tile by tile, on the device."""
         # a class that a pool has not seen loses whatever the score says
         lack = np.where(trained.seen, 0.0, -np.inf)[:, :, None]
         bounds = trained.edges[:, None] if self.program.sign_only else lack
@@ -448,7 +419,7 @@ class Judge:
                 guesses = [s[:, 0] > bound for s in scores]
             else:
                 guesses = [(s + bound).argmax(axis=1) for s in scores]
-            yield pools, [guess == true for guess, true in zip(guesses, self.answers, strict=True)]
+            yield self.numbers.xp.concatenate(guesses, axis=1) == self.answers
 
     def _scores(self, trained: Trained) -> Iterator[tuple[slice, list[Any]]]:
         """Logits (pools, columns, test rows), tile by tile and piece by piece."""
@@ -459,13 +430,7 @@ class Judge:
             filled = self.numbers.index(np.minimum(np.arange(start, start + tile), n_pools - 1))
             weights = [w[filled] for w in trained.weights]
             with self.numbers.in_force():
-                whole = [self._logits(weights, XT) for XT in self.pieces]
-            yield pools, [scores[: pools.stop - start] for scores in whole]
-
-    def _logits(self, weights: list[Any], XT: Any) -> Any:
-        below = self.program.across(weights[0], XT)
-        return below if len(weights) == 1 else self.program.above(weights, below)[1]
-
-
-def _round_up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple
+                logits = [self.program.across(weights[0], XT) for XT in self.pieces]
+                if len(weights) > 1:
+                    logits = [self.program.above(weights, below)[1] for below in logits]
+            yield pools, [scores[: pools.stop - start] for scores in logits]

@@ -30,8 +30,6 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 FLAT = 1e-6
 """Slopes below this count as zero for Adam, which would make full steps of their rounding errors
 (of an intercept whose classes are balanced, say)."""
-RowsOf = Callable[[int, int, int | None], IntArray | slice]
-"""(owner, count, draw) -> which of the owner's rows a pool takes."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +105,8 @@ class Recipe:
         takes its rows ⌊r·n/2³²⌋, with replacement. So pools of like size see like rows, which
         takes noise out of the differences that values are made of.
         """
-        assert self.batch_size is not None
         rng = np.random.default_rng([self.seed, 1])
-        r = rng.integers(2**32, size=self.steps * self.batch_size, dtype=np.int64)
+        r = rng.integers(2**32, size=self.steps * (self.batch_size or 1), dtype=np.int64)
         return (np.asarray(n_rows, dtype=np.int64)[..., None] * r) >> 32
 
 
@@ -159,27 +156,23 @@ class Steps:
                 w.grad = self.xp.nn.functional.hardshrink(g, FLAT)
             self.fused.step()
             return
-        step = self._nesterov if self.recipe.optimizer == "sgd" else self._adam
-        for state in zip(self.weights, slopes, self.first, self.second, strict=True):
-            step(*state)
-
-    def _nesterov(self, w: Any, g: Any, m: Any, _: Any) -> None:
-        m *= self.recipe.momentum
-        m += g
-        g += self.recipe.momentum * m
-        g *= self.recipe.learning_rate
-        w -= g
-
-    def _adam(self, w: Any, g: Any, m: Any, v: Any) -> None:
-        unbias = 1 / (1 - BETA_2**self.taken)
-        rate = self.recipe.learning_rate / (1 - BETA_1**self.taken)
-        g *= self.xp.abs(g) >= FLAT
-        m *= BETA_1
-        m += (1 - BETA_1) * g
-        g *= g
-        v *= BETA_2
-        v += (1 - BETA_2) * g
-        w -= rate * m / (self.xp.sqrt(unbias * v) + EPSILON)
+        rate, momentum = self.recipe.learning_rate, self.recipe.momentum
+        for w, g, m, v in zip(self.weights, slopes, self.first, self.second, strict=True):
+            if self.recipe.optimizer == "sgd":  # Nesterov's
+                m *= momentum
+                m += g
+                g += momentum * m
+                g *= rate
+                w -= g
+            else:
+                g *= self.xp.abs(g) >= FLAT
+                m *= BETA_1
+                m += (1 - BETA_1) * g
+                g *= g
+                v *= BETA_2
+                v += (1 - BETA_2) * g
+                unbias = 1 / (1 - BETA_2**self.taken)
+                w -= rate / (1 - BETA_1**self.taken) * m / (self.xp.sqrt(unbias * v) + EPSILON)
 
 
 @dataclass(frozen=True)
@@ -205,13 +198,17 @@ class Membership:
         for start in range(0, len(self.pools), size):
             chosen = self.pools[start : start + size]
             missing = size - len(chosen)
-            filled = np.concatenate([chosen, np.full(missing, n_pools)])
+            filled = np.pad(chosen, (0, missing), constant_values=n_pools)
             taken = None if self.rows is None else self.rows[start : start + size]
             yield filled, taken if taken is None else np.pad(taken, ((0, missing), (0, 0)))
 
 
 def memberships(
-    counts: IntArray, sizes: IntArray, draws: IntArray | None, rows_of: RowsOf, order: list[int]
+    counts: IntArray | BoolArray,
+    sizes: IntArray,
+    draws: IntArray | None,
+    rows_of: Callable[[int, int, int | None], IntArray | slice],
+    order: list[int],
 ) -> list[Membership]:
     """Memberships of a block of pools, in the given order of owners.
 
@@ -224,13 +221,13 @@ def memberships(
     draws
         Draw id of each pool; needed where part of an owner's rows is taken.
     rows_of
-        Says which rows those are.
+        (owner, count, draw) -> which of the owner's rows a pool takes.
     order
         Order of owners; sums follow it.
     """
     members = []
     for j, taken in zip(order, np.ascontiguousarray(counts.T[order]), strict=True):
-        whole = np.flatnonzero(taken == sizes[j]) if sizes[j] else np.empty(0, dtype=np.int64)
+        whole = np.flatnonzero((taken == sizes[j]) & (taken > 0))
         if len(whole):
             members.append(Membership(j, whole))
         if np.count_nonzero(taken) > len(whole):
@@ -241,13 +238,6 @@ def memberships(
                 mark[rows_of(j, int(counts[pool, j]), draw)] = True
             members.append(Membership(j, partial, rows))
     return members
-
-
-def whole_memberships(pools: BoolArray, sizes: FloatArray, order: list[int]) -> list[Membership]:
-    """Memberships of coalitions: whole owners, those without rows left out."""
-    columns = np.ascontiguousarray(pools.T)
-    held = [(j, np.flatnonzero(columns[j])) for j in order if sizes[j] > 0]
-    return [Membership(j, pools_of_j) for j, pools_of_j in held if len(pools_of_j)]
 
 
 def batch_rows(
@@ -296,4 +286,4 @@ def softmax(scores: FloatArray, present: Array | bool = True) -> FloatArray:
     """Probabilities along the second axis over the classes that are present; others get zero."""
     masked = np.where(present, scores, -np.inf)
     grown = np.exp(masked - masked.max(axis=1, keepdims=True))
-    return np.asarray(grown / grown.sum(axis=1, keepdims=True))
+    return grown / grown.sum(axis=1, keepdims=True)

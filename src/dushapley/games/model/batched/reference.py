@@ -96,7 +96,7 @@ class _GradientClassifier(ClassifierMixin, _GradientModel):  # type: ignore[misc
     def predict(self, X: ArrayLike) -> Array:
         """The most probable class; the first among equals."""
         masked = np.where(self.present_, self.predict_proba(X), -1.0)
-        return np.asarray(self.classes_[masked.argmax(axis=1)])
+        return self.classes_[masked.argmax(axis=1)]
 
 
 class SoftmaxRegression(_GradientClassifier):

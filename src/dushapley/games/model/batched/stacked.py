@@ -23,14 +23,9 @@ from dushapley.hashing import whole_number
 if TYPE_CHECKING:
     from dushapley.games.model.batched.reference import TorchModel
 
-TILES = {"cpu": 16, "cuda": 256}
-"""Networks that step together, always exactly this many: shapes decide last bits."""
 Losses = Callable[[Any, Any], Any]
 """Rows and targets of mini-batches -> mean losses."""
-MOST_NUMBERS = 2**27
-"""Weights in one tile, at most."""
-
-_LOSSES: dict[Any, Any] = {
+_LOSSES: Any = {
     "cross_entropy": torch.nn.functional.cross_entropy,
     "mse": torch.nn.functional.mse_loss,
     "mae": torch.nn.functional.l1_loss,
@@ -65,10 +60,18 @@ class Stack:
         self.numbers: Arithmetic = arithmetic("torch", "float32", model.device)
         self.X = self.numbers.array(X)
         self.targets = self.numbers.array(targets, torch.int64 if self.classification else None)
-        self.net = _made(model).to(self.numbers.device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.recipe.seed)  # the same initial weights on every device
+            net = model.make()
+        if not isinstance(net, torch.nn.Module):
+            raise InvalidOption(
+                f"make() returned a {type(net).__name__}; it must return a torch.nn.Module."
+            )
+        self.net = net.float().to(self.numbers.device)
         self.weights = dict(self.net.named_parameters())
-        fits = MOST_NUMBERS // max(1, sum(w.numel() for w in self.weights.values()))
-        self.tile = int(np.clip(fits, 1, most or TILES[self.numbers.device]))
+        # networks that step together, always exactly this many: shapes decide last bits
+        fits = 2**27 // max(1, sum(w.numel() for w in self.weights.values()))
+        self.tile = int(np.clip(fits, 1, most or (16 if self.numbers.device == "cpu" else 256)))
         with self.in_force():
             self.columns = self._try_out()
             self.obstacle = self._obstacle()
@@ -94,12 +97,13 @@ class Stack:
                 "(batch, columns) float32; begin it with torch.nn.Unflatten for images."
             ) from error
         shape = tuple(getattr(answer, "shape", [type(answer).__name__]))
-        most = int(self.targets.max()) + 1 if self.classification else 1
-        fits = len(shape) == 2 and shape[0] == len(few) and shape[1] >= most
-        if not self.classification:
-            fits = shape in ((len(few),), (len(few), 1))
+        if self.classification:
+            most = int(self.targets.max()) + 1
+            fits = len(shape) == 2 and shape[0] == len(few) and shape[1] >= most
+            wanted = f"(batch, {most})"
+        else:
+            fits, wanted = shape in ((len(few),), (len(few), 1)), "(batch,) or (batch, 1)"
         if not fits:
-            wanted = f"(batch, {most})" if self.classification else "(batch,) or (batch, 1)"
             raise InvalidOption(
                 f"The network answers {shape} to {len(few)} rows; {self.model.kind} needs "
                 f"{wanted}. Mend its last layer."
@@ -115,9 +119,14 @@ class Stack:
         try:
             _slopes(list(pair.values()), losses, rows, self.targets[:2].expand(2, -1))
         except Exception as error:
+            for name, part in self.net.named_modules():  # the usual suspects
+                kind, modules = type(part).__name__, torch.nn.modules
+                if isinstance(part, modules.dropout._DropoutNd) and part.p > 0:
+                    return f"{kind} ({name}) drops units at random for every pool anew"
+                if isinstance(part, modules.batchnorm._NormBase) and part.track_running_stats:
+                    return f"{kind} ({name}) keeps running statistics of its own"
             first = next(iter(str(error).splitlines()), "")
-            refusal = f"torch.func refuses it ({type(error).__name__}: {first})"
-            return _known_obstacle(self.net) or refusal
+            return f"torch.func refuses it ({type(error).__name__}: {first})"
         return None
 
     def _copies(self, count: int) -> dict[str, Any]:
@@ -132,9 +141,6 @@ class Stack:
         answers = vmap(partial(functional_call, self.net))(weights, (x,))
         return vmap(self._mean_loss)(answers, lack, y)
 
-    def _loss_alone(self, net: Any, lack: Any, x: Any, y: Any) -> Any:
-        return self._mean_loss(net(x), lack, y)
-
     def _mean_loss(self, answer: Any, lack: Any, y: Any) -> Any:
         if not self.classification:
             answer = answer.reshape(y.shape)
@@ -148,8 +154,7 @@ class Stack:
         A class that a pool lacks (it is not `present`) takes no part. Returns what is trained, in
         parts (tiles of stacked weights, or networks one by one), and what to add to its answers.
         """
-        seen = np.zeros((len(rows), self.columns), dtype=np.bool_)
-        seen[:, : present.shape[1]] = present
+        seen = np.pad(present, ((0, 0), (0, self.columns - present.shape[1])))
         lack = self.numbers.array(np.where(seen, 0.0, -np.inf))
         alone = self.obstacle is not None
         make, size = (self._alone, 1) if alone else (self._together, self.tile)
@@ -172,7 +177,7 @@ class Stack:
         net = deepcopy(self.net).train()
         # what drops out depends on the pool, not on its company
         torch.manual_seed(whole_number(f"{self.recipe.seed} {rows.tobytes().hex()}", 7))
-        self._run(list(net.parameters()), partial(self._loss_alone, net, lack), rows[0])
+        self._run(list(net.parameters()), lambda x, y: self._mean_loss(net(x), lack, y), rows[0])
         return net.eval()
 
     def _run(self, weights: list[Any], losses: Losses, rows: IntArray) -> None:
@@ -190,21 +195,18 @@ class Stack:
     def responses(self, trained: tuple[list[Any], Any], X: Array) -> Iterator[FloatArray]:
         """Pool by pool, probabilities (n, C) or numbers (n,), in float64."""
         parts, lacking = trained
-        # more answers than pools: the last tile is filled up
-        for lack, answer in zip(lacking, self._answers(parts, self.numbers.array(X)), strict=False):
-            if self.classification:
-                known = self.numbers.to_numpy(answer[:, : len(lack)] + lack)
-                yield softmax(known.astype(np.float64))
-            else:
-                yield self.numbers.to_numpy(answer.reshape(-1)).astype(np.float64)
-
-    def _answers(self, parts: list[Any], rows: Any) -> Iterator[Any]:
-        """Answers of each network."""
         ask = vmap(partial(functional_call, self.net.eval()), in_dims=(0, None))
+        rows, lacks = self.numbers.array(X), iter(lacking)
         for part in parts:
             with self.in_force():
                 answers = ask(part, (rows,)) if self.obstacle is None else part(rows)[None]
-            yield from answers
+            # more answers than pools: the last tile is filled up
+            for answer, lack in zip(answers, lacks, strict=False):
+                if self.classification:
+                    known = self.numbers.to_numpy(answer[:, : len(lack)] + lack)
+                    yield softmax(known.astype(np.float64))
+                else:
+                    yield self.numbers.to_numpy(answer.reshape(-1)).astype(np.float64)
 
 
 def _slopes(weights: list[Any], losses: Losses, x: Any, y: Any) -> list[Any]:
@@ -219,26 +221,3 @@ def _slopes(weights: list[Any], losses: Losses, x: Any, y: Any) -> list[Any]:
     # a step uses them up, weights that are added share theirs, and fused steps of a GPU want
     # them in memory as the weights are
     return [torch.empty_like(w).copy_(g) for w, g in zip(weights, slopes, strict=True)]
-
-
-def _known_obstacle(net: Any) -> str | None:
-    """Name what stands in the way, if it is one of the usual suspects."""
-    modules = torch.nn.modules
-    for name, part in net.named_modules():
-        if isinstance(part, modules.dropout._DropoutNd) and part.p > 0:
-            return f"{type(part).__name__} ({name}) drops units at random for every pool anew"
-        if isinstance(part, modules.batchnorm._NormBase) and part.track_running_stats:
-            return f"{type(part).__name__} ({name}) keeps running statistics of its own"
-    return None
-
-
-def _made(model: TorchModel) -> Any:
-    """A new network with the initial weights that the seed gives, the same on every device."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(model.recipe().seed)
-        net = model.make()
-    if not isinstance(net, torch.nn.Module):
-        raise InvalidOption(
-            f"make() returned a {type(net).__name__}; it must return a torch.nn.Module."
-        )
-    return net.float()

@@ -39,9 +39,8 @@ def speaks(model: Any, name: str) -> bool:
 
 def _inner(model: Any) -> Any | None:
     """The model that answers for another: the last step of a pipeline, the one that is searched."""
-    if hasattr(model, "named_steps"):
-        return model.steps[-1][1]
-    return getattr(model, "estimator", None)
+    steps = hasattr(model, "named_steps")
+    return model.steps[-1][1] if steps else getattr(model, "estimator", None)
 
 
 def takes_columns(model: Any) -> bool:
@@ -67,13 +66,12 @@ def own_score(model: Any) -> Any:
     >>> own_score(Ridge()), own_score(PoissonRegressor()).__name__
     ('r2', 'own')
     """
-    from sklearn.base import ClassifierMixin, RegressorMixin, is_regressor
-    from sklearn.metrics import get_scorer_names
+    from sklearn import base, metrics
 
     score = getattr(type(model), "score", None)
     if score is None:
-        return "r2" if is_regressor(model) else "accuracy"
-    known = {ClassifierMixin.score: "accuracy", RegressorMixin.score: "r2"}
+        return "r2" if base.is_regressor(model) else "accuracy"
+    known = {base.ClassifierMixin.score: "accuracy", base.RegressorMixin.score: "r2"}
     if score in known or "sklearn.neighbors" in score.__module__:  # theirs may do without X
         return known.get(score, "accuracy")
     if hasattr(model, "named_steps"):
@@ -81,7 +79,7 @@ def own_score(model: Any) -> Any:
     asked = getattr(model, "scoring", own)  # of a search, or of a model that searches
     if asked is None:
         return own_score(model.estimator) if hasattr(model, "estimator") else "accuracy"
-    return asked if isinstance(asked, str) and asked in get_scorer_names() else own
+    return asked if isinstance(asked, str) and asked in metrics.get_scorer_names() else own
 
 
 def weight_option(model: Any, *, weighted: bool) -> str:

@@ -19,14 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from dushapley.arrays import Array, FloatArray, IntArray, Rows
+from dushapley.arrays import Array, FloatArray, Rows
 from dushapley.data.rows import take
 
 GROUPS = 25
 """Groups of test rows left out in turn: few, since each costs one call of the scorer."""
-MOST_BY_ONE = 0.95
-"""Part of its largest share in the squared influence, beyond which one group decides the score."""
-METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
 
 
 def pseudo_values(
@@ -35,61 +32,46 @@ def pseudo_values(
     """Pseudo-values of groups of test rows.
 
     None where the scorer cannot do without some group, or hangs on one: leaving out others then
-    tells nothing of what another test set would say.
+    tells nothing of what another test set would say. The scorer is shown a copy of the model whose
+    methods answer for parts of the test rows from one answer for all of them; asked for any other
+    rows, the model itself answers.
     """
     n = len(y)
     if n < 2 or not np.isfinite(value):
         return None
     groups = min(n, GROUPS)
     member = np.random.default_rng(0).permutation(n) % groups
-    shown = Shown(model, X)
+    shadow, answers = copy(model), dict[str, Any]()
+
+    def answering(name: str) -> Callable[..., Any]:
+        def answer(asked: Any, *args: Any, **options: Any) -> Any:
+            method = getattr(model, name)
+            if asked is not given or args or options:
+                return method(asked, *args, **options)
+            if name not in answers:
+                answers[name] = np.asarray(method(X.copy()))
+            return answers[name][rows]
+
+        answer.__name__ = name  # by which scikit-learn tells labels from probabilities
+        return answer
+
+    for name in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+        if hasattr(model, name):
+            setattr(shadow, name, answering(name))
     without = np.empty(groups)
     for group in range(groups):
         rows = np.flatnonzero(member != group)
+        given = take(X, rows)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the same as for all rows, which was said
-                without[group] = scorer(*shown.part(rows), y[rows])
+                without[group] = scorer(shadow, given, y[rows])
         except Exception:  # a class without rows, say: what it would have been is unknown
             return None
     size = np.bincount(member)
     moved = (n - size) * (without - value) * (groups / n)
     influence = moved - moved.mean()
     squares = influence**2
-    hangs = squares.max() > MOST_BY_ONE * (1 - 1 / groups) * squares.sum()
+    # one group decides the score: beyond 95% of its largest share in the squared influence
+    hangs = squares.max() > 0.95 * (1 - 1 / groups) * squares.sum()
     return value - influence if np.isfinite(influence).all() and not hangs else None
-
-
-class Shown:
-    """A fitted model that answers for parts of the test rows from one answer for all of them.
-
-    A copy of the model whose methods are shadowed; asked for any other rows, the model itself
-    answers.
-    """
-
-    def __init__(self, model: Any, X: Rows) -> None:
-        self.model, self.X = model, X
-        self.answers: dict[str, Any] = {}
-        self.rows: IntArray = np.empty(0, dtype=np.int64)
-        self.given: Rows | None = None
-        self.shadow = copy(model)
-        for name in METHODS:
-            if hasattr(model, name):
-                setattr(self.shadow, name, self._answering(name))
-
-    def part(self, rows: IntArray) -> tuple[Any, Rows]:
-        """The model and these of the test rows, as a scorer is to see them."""
-        self.rows, self.given = rows, take(self.X, rows)
-        return self.shadow, self.given
-
-    def _answering(self, name: str) -> Callable[..., Any]:
-        def answer(X: Any, *args: Any, **options: Any) -> Any:
-            method = getattr(self.model, name)
-            if X is not self.given or args or options:
-                return method(X, *args, **options)
-            if name not in self.answers:
-                self.answers[name] = np.asarray(method(self.X.copy()))
-            return self.answers[name][self.rows]
-
-        answer.__name__ = name  # by which scikit-learn tells labels from probabilities
-        return answer

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -26,8 +26,8 @@ from dushapley.errors import InvalidGame
 from dushapley.games.model.scoring.jackknife import pseudo_values
 from dushapley.validation import refuse
 
-Response = Literal["labels", "probabilities", "ranking"]
-Average = Literal["binary", "macro", "weighted"]
+Score = tuple[float, FloatArray | None]
+"""Score of a model, and its test rows where they are known."""
 
 
 class Target(NamedTuple):
@@ -54,12 +54,12 @@ def balanced_hits(target: Target, labels: Array) -> FloatArray:
     recall = np.bincount(target.codes, right, minlength=len(rows)) / np.maximum(rows, 1)
     present = rows > 0
     weight = len(right) / (present.sum() * rows[target.codes]) * few(rows)[target.codes]
-    return np.asarray(recall[present].mean() + weight * (right - recall[target.codes]))
+    return recall[present].mean() + weight * (right - recall[target.codes])
 
 
 def few(rows: Array | int) -> FloatArray:
     """How much deviations from the mean of so many rows must grow to have the right variance."""
-    return np.asarray(np.sqrt(rows / np.maximum(rows - 1, 1)))
+    return np.sqrt(rows / np.maximum(rows - 1, 1))
 
 
 def log_likelihood(target: Target, probabilities: FloatArray) -> FloatArray:
@@ -73,7 +73,7 @@ def brier(target: Target, probabilities: FloatArray) -> FloatArray:
     """Minus Brier score, halved for two classes as is the custom."""
     truth = target.codes[:, None] == np.arange(len(target.classes))
     squares = ((probabilities - truth) ** 2).sum(axis=1)
-    return np.asarray(-squares * (0.5 if len(target.classes) == 2 else 1.0))
+    return -squares * (0.5 if len(target.classes) == 2 else 1.0)
 
 
 def placements(target: Target, ranking: FloatArray) -> FloatArray:
@@ -96,7 +96,7 @@ def area(positive: Array, ranking: FloatArray) -> FloatArray:
     beaten = (ranks - within) / np.where(positive, down, up)
     placed = np.where(positive, beaten, 1 - beaten)
     mean, own = placed[positive].mean(), np.where(positive, up, down)
-    return np.asarray(mean + (placed - mean) * len(ranking) / own * few(own))
+    return mean + (placed - mean) * len(ranking) / own * few(own)
 
 
 def areas(target: Target, probabilities: FloatArray, *, weighted: bool) -> FloatArray:
@@ -105,60 +105,44 @@ def areas(target: Target, probabilities: FloatArray, *, weighted: bool) -> Float
         [area(target.codes == c, probabilities[:, c]) for c in range(len(target.classes))], axis=1
     )
     if not weighted:
-        return np.asarray(each.mean(axis=1))
+        return each.mean(axis=1)
     share, area_of = target.rows / len(each), each.mean(axis=0)
-    return np.asarray(each @ share + area_of[target.codes] - area_of @ share)
+    return each @ share + area_of[target.codes] - area_of @ share
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """A share of counts in each class: precision, recall, F1, Jaccard's.
+def ratio(
+    target: Target,
+    labels: Array,
+    *,
+    hit: float,
+    below: tuple[float, float, float],
+    average: str,
+) -> FloatArray:
+    """A share of counts in each class, averaged: precision, recall, F1, Jaccard's.
 
-    Attributes
-    ----------
-    hit
-        What a row that is rightly given its class adds above.
-    below
-        What it adds below, what a row of the class that was missed adds there, and what a row
-        wrongly given it.
+    The score, and by leaving each row out its influence. A row that is rightly given its class adds
+    `hit` above; `below` is what it adds there, what a row of the class that was missed adds, and
+    what a row wrongly given it.
     """
-
-    hit: float
-    below: tuple[float, float, float]
-
-    def __call__(self, target: Target, labels: Array, *, average: Average) -> FloatArray:
-        """Average ratio over classes: the score, and by leaving each row out its influence."""
-        true, given = target.codes, np.searchsorted(target.classes, labels)
-        n, right = len(true), true == given
-        counts = [np.bincount(c, minlength=len(target.classes)) for c in (true, given, true[right])]
-        weight, scale = self._weights(target, counts, average)
-        above = self.hit * counts[2]
-        both, missed, wrong = self.below
-        under = (
-            both * counts[2] + missed * (counts[0] - counts[2]) + wrong * (counts[1] - counts[2])
-        )
-        each = weight * share(above, under)
-        lighter = weight[true] - (average == "weighted")
-        # without the row: its own class, and the class it was wrongly given
-        own = lighter * share(
-            above[true] - self.hit * right, under[true] - np.where(right, both, missed)
-        )
-        other = np.where(right, 0.0, weight[given] * share(above[given], under[given] - wrong))
-        kept = each.sum() - each[true] - np.where(right, 0.0, each[given])
-        without = (kept + own + other) / (scale - (average == "weighted"))
-        moved = (n - 1) * (without - without.mean())
-        return np.asarray(each.sum() / scale - (moved - moved.mean()))  # to the last digit
-
-    def _weights(
-        self, target: Target, counts: list[IntArray], average: Average
-    ) -> tuple[FloatArray, float]:
-        """Weight of each class, and what they add up to."""
-        if average == "binary":
-            positive = (target.classes == 1).astype(np.float64)
-            return positive, 1.0
-        rows, given = counts[0], counts[1]
-        weight = rows if average == "weighted" else (rows + given) > 0
-        return weight.astype(np.float64), float(weight.sum())
+    true, given = target.codes, np.searchsorted(target.classes, labels)
+    n, right, weighted = len(true), true == given, average == "weighted"
+    rows, named, rightly = (
+        np.bincount(codes, minlength=len(target.classes)) for codes in (true, given, true[right])
+    )
+    counted = rows if weighted else rows + named > 0
+    weight = np.asarray(target.classes == 1 if average == "binary" else counted, dtype=np.float64)
+    both, missed, wrong = below
+    above, scale = hit * rightly, weight.sum()
+    under = both * rightly + missed * (rows - rightly) + wrong * (named - rightly)
+    each = weight * share(above, under)
+    # without the row: its own class, and the class it was wrongly given
+    left = under[true] - np.where(right, both, missed)
+    own = (weight[true] - weighted) * share(above[true] - hit * right, left)
+    other = np.where(right, 0.0, weight[given] * share(above[given], under[given] - wrong))
+    kept = each.sum() - each[true] - np.where(right, 0.0, each[given])
+    without = (kept + own + other) / (scale - weighted)
+    moved = (n - 1) * (without - without.mean())
+    return each.sum() / scale - (moved - moved.mean())  # to the last digit
 
 
 def share(above: Array, below: Array) -> FloatArray:
@@ -187,7 +171,7 @@ def minus_median(target: Target, predicted: Array) -> FloatArray:
     low, high = np.quantile(errors, ends)
     median = np.median(errors)
     above = np.sign(errors - median) * (high - low) / (ends[1] - ends[0]) / 2
-    return np.asarray(-median - (above - above.mean()))
+    return -median - (above - above.mean())
 
 
 def minus_root(target: Target, predicted: Array) -> FloatArray:
@@ -205,7 +189,7 @@ def determination(target: Target, predicted: Array) -> FloatArray:
     squares, y = -minus_squares(target, predicted), np.asarray(target.y, dtype=np.float64)
     around = (y - y.mean()) ** 2
     variance = around.mean()
-    return np.asarray(1 - squares / variance + squares.mean() / variance * (around / variance - 1))
+    return 1 - squares / variance + squares.mean() / variance * (around / variance - 1)
 
 
 @dataclass(frozen=True)
@@ -229,55 +213,52 @@ class RowMetric:
         Whether it judges the class 1 of two.
     """
 
-    response: Response
+    response: Literal["labels", "probabilities", "ranking"]
     rows: Callable[[Target, Any], FloatArray]
-    classes: bool
+    classes: bool = True
     summary: str = ""
     within: bool = False
     positive: bool = False
 
 
-RATIOS: dict[str, tuple[Ratio, str]] = {
-    "f1": (Ratio(2.0, (2.0, 1.0, 1.0)), "F1, the harmonic mean of precision and recall"),
-    "precision": (Ratio(1.0, (1.0, 0.0, 1.0)), "Precision: how many rows given a class are of it"),
-    "recall": (Ratio(1.0, (1.0, 1.0, 0.0)), "Recall: how many rows of a class are given it"),
-    "jaccard": (Ratio(1.0, (1.0, 1.0, 1.0)), "Jaccard index: rightly given to given or due"),
+RATIOS = {
+    "f1": (2.0, (2.0, 1.0, 1.0), "F1, the harmonic mean of precision and recall"),
+    "precision": (1.0, (1.0, 0.0, 1.0), "Precision: how many rows given a class are of it"),
+    "recall": (1.0, (1.0, 1.0, 0.0), "Recall: how many rows of a class are given it"),
+    "jaccard": (1.0, (1.0, 1.0, 1.0), "Jaccard index: rightly given to given or due"),
 }
-AVERAGES: dict[str, tuple[Average, str]] = {
+AVERAGES = {
     "": ("binary", "of the class 1 of two"),
     "_macro": ("macro", "averaged over classes"),
     "_weighted": ("weighted", "averaged over classes by their test rows"),
 }
-ROW_METRICS: dict[str, RowMetric] = {
-    "accuracy": RowMetric("labels", hits, classes=True),
-    "balanced_accuracy": RowMetric("labels", balanced_hits, classes=True, within=True),
-    "neg_log_loss": RowMetric("probabilities", log_likelihood, classes=True),
-    "neg_brier_score": RowMetric("probabilities", brier, classes=True),
-    "roc_auc": RowMetric("ranking", placements, classes=True, within=True),
+ROW_METRICS = {
+    "accuracy": RowMetric("labels", hits),
+    "balanced_accuracy": RowMetric("labels", balanced_hits, within=True),
+    "neg_log_loss": RowMetric("probabilities", log_likelihood),
+    "neg_brier_score": RowMetric("probabilities", brier),
+    "roc_auc": RowMetric("ranking", placements, within=True),
     "roc_auc_ovr": RowMetric(
         "probabilities",
         partial(areas, weighted=False),
-        classes=True,
         summary="Area under the ROC curve, each class against the rest.",
         within=True,
     ),
     "roc_auc_ovr_weighted": RowMetric(
         "probabilities",
         partial(areas, weighted=True),
-        classes=True,
         summary="Area under the ROC curve, each class against the rest, by their test rows.",
         within=True,
     ),
     **{
         name + ending: RowMetric(
             "labels",
-            partial(ratio, average=average),
-            classes=True,
+            partial(ratio, hit=hit, below=below, average=average),
             summary=f"{words}, {how}.",
             within=average != "weighted",
             positive=average == "binary",
         )
-        for name, (ratio, words) in RATIOS.items()
+        for name, (hit, below, words) in RATIOS.items()
         for ending, (average, how) in AVERAGES.items()
     },
     "neg_mean_squared_error": RowMetric("labels", minus_squares, classes=False),
@@ -330,7 +311,7 @@ class Scorer:
         known = y[:0].ravel() if classes is None else classes
         self.target = Target(y, np.searchsorted(known, y), known)
         self.metric = self._row_metric()
-        self.black_box = None if self.metric else black_box(scoring)
+        self.black_box: Any = None if self.metric else black_box(scoring)
 
     def _row_metric(self) -> RowMetric | None:
         y, _, known = self.target
@@ -338,8 +319,8 @@ class Scorer:
         ranked = metric is not None and metric.response == "ranking"
         if metric is None or y.ndim != 1:
             return None
-        areas = (self.name or "").startswith("roc_auc")
-        two, counts = len(known) == 2, max(known.tolist(), default=None)
+        labels, two = known.tolist(), len(known) == 2
+        last = max(labels, default=None)
         refuse(
             InvalidGame,
             (
@@ -349,19 +330,19 @@ class Scorer:
                 "BaseEstimator), or a score of numbers such as 'r2' or 'neg_mean_squared_error'.",
             ),
             (
-                metric.positive and not (len(known) == 2 and 1 in known.tolist()),
+                metric.positive and not (two and 1 in labels),
                 f"scoring={self.name!r} judges the class 1 of two, but the classes are "
-                f"{', '.join(map(repr, known.tolist()[:6]))}. Choose '{self.name}_macro' or "
+                f"{', '.join(map(repr, labels[:6]))}. Choose '{self.name}_macro' or "
                 f"'{self.name}_weighted'"
-                f"{f', or make_scorer({self.name}_score, pos_label={counts!r})' * two}.",
+                f"{f', or make_scorer({self.name}_score, pos_label={last!r})' * two}.",
             ),
             (
-                ranked and len(known) != 2,
+                ranked and not two,
                 f"roc_auc ranks two classes; found {len(known)}. Choose 'roc_auc_ovr', which takes "
                 "each class against the rest.",
             ),
             (
-                areas and (self.target.rows == 0).any(),
+                "roc_auc" in str(self.name) and (self.target.rows == 0).any(),
                 f"{self.name} needs test rows of {'both classes' if ranked else 'every class'}; "
                 f"found {int((self.target.rows > 0).sum())} of {len(known)} classes.",
             ),
@@ -396,14 +377,23 @@ class Scorer:
         averaged = 1 if metric.response == "ranking" else len(rows)
         return float(1 / (averaged * rows[rows > 0].min())) if rows.any() else 0.0
 
-    def __call__(self, model: Any) -> tuple[float, FloatArray | None]:
+    def __call__(self, model: Any) -> Score:
         """The score of a fitted model, and its rows where they are known."""
-        if self.metric is not None:
-            return self.judge(self._respond(model, self.metric.response))
-        assert self.black_box is not None
-        value = self.value(model)
-        X, y = self.X, self.target.y
-        return value, pseudo_values(self.black_box, self._padded(model), X, y, value)
+        if self.metric is None:
+            value, y = self.value(model), self.target.y
+            return value, pseudo_values(self.black_box, self._padded(model), self.X, y, value)
+        X = self.X.copy()  # models may write into it, and there is one test set for all
+        ranking = self.metric.response == "ranking"
+        if self.metric.response == "labels":
+            response = np.asarray(model.predict(X))
+            column = response.ndim == 2 and response.shape[1] == 1
+            response = response[:, 0] if column else response
+        elif ranking and hasattr(model, "decision_function"):
+            response = np.asarray(model.decision_function(X))
+        else:
+            probabilities = np.asarray(self._padded(model).predict_proba(X))
+            response = probabilities[:, 1] if ranking else probabilities
+        return self.judge(response)
 
     def value(self, model: Any) -> float:
         """The score alone."""
@@ -418,21 +408,11 @@ class Scorer:
             )
         return float(score)
 
-    def judge(self, response: Array) -> tuple[float, FloatArray | None]:
+    def judge(self, response: Array) -> Score:
         """The score of a response by a known metric, and its rows."""
         assert self.metric is not None
         rows = self.metric.rows(self.target, response)
         return float(rows.mean()), rows if self.known_by_row else None
-
-    def _respond(self, model: Any, response: Response) -> Array:
-        X = self.X.copy()  # models may write into it, and there is one test set for all
-        if response == "labels":
-            labels = np.asarray(model.predict(X))
-            return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
-        if response == "ranking" and hasattr(model, "decision_function"):
-            return np.asarray(model.decision_function(X))
-        probabilities = np.asarray(self._padded(model).predict_proba(X))
-        return probabilities[:, 1] if response == "ranking" else probabilities
 
     def _padded(self, model: Any) -> Any:
         """A model that lacks classes, as one that gives them probability zero."""
@@ -481,7 +461,7 @@ def refuse_metric(scoring: Callable[..., Any]) -> None:
         ) from error
 
 
-def best_constant(scorer: Scorer) -> tuple[float, FloatArray | None]:
+def best_constant(scorer: Scorer) -> Score:
     """Score of the best constant prediction: what can be had without any owner's data.
 
     For classes: every label, and the class frequencies of the test set. For numbers: mean and
@@ -494,21 +474,20 @@ def best_constant(scorer: Scorer) -> tuple[float, FloatArray | None]:
     if classes is None:
         constants = [DummyRegressor(strategy=name).fit(rows, y) for name in ("mean", "median")]
     else:
-        labels: Iterable[Any] = classes if y.ndim == 1 else ()
-        constants = [constant_label(label, classes) for label in labels]
-        constants.insert(0, DummyClassifier(strategy="prior").fit(rows, y))
+        labels = [constant_label(label, classes) for label in classes] if y.ndim == 1 else []
+        constants = [DummyClassifier(strategy="prior").fit(rows, y), *labels]
     for constant in constants:
         try:
             tried.append((scorer.value(constant), constant))
         except InvalidGame:
             raise
         except Exception as error:
-            cure = "Pass empty= with a number, or 'zero'."
-            if "pos_label" in str(error):
-                cure = (
-                    "Name the class that counts by make_scorer and its pos_label in Python, write "
-                    "the labels as 0 and 1, or choose a score of all classes."
-                )
+            cure = (
+                "Name the class that counts by make_scorer and its pos_label in Python, write the "
+                "labels as 0 and 1, or choose a score of all classes."
+                if "pos_label" in str(error)
+                else "Pass empty= with a number, or 'zero'."
+            )
             raise InvalidGame(
                 f"The score of a constant prediction cannot be had ({type(error).__name__}: "
                 f"{error}), so u(nobody) is unknown. {cure}"

@@ -7,13 +7,13 @@ the same whether these were computed or found.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dushapley.arrays import FloatArray, IntArray
-from dushapley.engine.dialogue import Transcript
-from dushapley.protocol import Estimate
+from dushapley.protocol import Ask, Estimate
 from dushapley.validation import is_partial
 
 MOST_POOLS, MOST_ENTRIES, MOST_POINTS = 4096, 2**18, 400
@@ -30,15 +30,23 @@ Pools = dict[Key, int]
 """As many pools as there is room for, by what they hold: their places."""
 
 
-def run_history(sizes: FloatArray, transcript: Transcript, final: Estimate) -> dict[str, Any]:
+def run_history(
+    sizes: FloatArray,
+    asks: Sequence[Ask],
+    numbers: Sequence[IntArray],
+    values: FloatArray,
+    final: Estimate,
+) -> dict[str, Any]:
     """What to show of a run.
 
     Parameters
     ----------
     sizes
         Rows of each owner.
-    transcript
-        What was asked, and what it came to.
+    asks, numbers
+        Rounds as they were answered, and the numbers of their pools.
+    values
+        What pools came to, by number.
     final
         What the method made of it.
 
@@ -51,9 +59,9 @@ def run_history(sizes: FloatArray, transcript: Transcript, final: Estimate) -> d
     """
     steps: list[tuple[int, Estimate]] = []
     known: dict[Key, tuple[FloatArray, float]] = {}
-    values, asked = transcript.values, 0
+    asked = 0
     room = max(64, min(MOST_POOLS, MOST_ENTRIES // len(sizes)))
-    for ask, answers in zip(transcript.asks, transcript.numbers, strict=True):
+    for ask, answers in zip(asks, numbers, strict=True):
         if (so_far := ask.estimate()) is not None:
             steps.append((asked, so_far))
         asked += len(answers)

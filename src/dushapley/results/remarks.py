@@ -7,14 +7,19 @@ from dataclasses import replace
 import numpy as np
 
 from dushapley.arrays import BoolArray, FloatArray
-from dushapley.engine.plan import Plan
-from dushapley.engine.progress import ENOUGH_REPLICATES, Watch, is_within
+from dushapley.estimators.method import Method
 from dushapley.estimators.semivalues import SHAPLEY
 from dushapley.games.base import Game, is_scored
 from dushapley.games.rows import DatasetGame
 from dushapley.hashing import digest
 from dushapley.protocol import Estimate
-from dushapley.results.uncertainty import ADAPTIVE, half_width, remedy
+from dushapley.results.uncertainty import (
+    ADAPTIVE,
+    ENOUGH_REPLICATES,
+    half_width,
+    is_within,
+    remedy,
+)
 from dushapley.results.valuation import Valuation
 
 DECIDES = 0.5
@@ -53,14 +58,16 @@ MOST_GAP = 0.1
 """Part of the gain by which the values of an unbiased method may miss it without a note."""
 
 
-def remarked(valuation: Valuation, game: Game, plan: Plan, known: BoolArray | None) -> Valuation:
+def remarked(
+    valuation: Valuation, game: Game, method: Method, known: BoolArray | None
+) -> Valuation:
     """A valuation with all that must be said of it.
 
     Parameters
     ----------
     valuation
         What was found.
-    game, plan
+    game, method
         Of what, and how.
     known
         Pools that the run began with, if any.
@@ -68,18 +75,18 @@ def remarked(valuation: Valuation, game: Game, plan: Plan, known: BoolArray | No
     if known is not None:
         valuation = _with_learned(valuation, known)
     wild = is_scored(game) and valuation.details.get("below_empty", 0.0) >= DECIDES
-    said = (*_chance(valuation, game, plan), *_shortfall(valuation), *((WILD,) if wild else ()))
+    said = (*_chance(valuation, game, method), *_shortfall(valuation), *((WILD,) if wild else ()))
     return replace(valuation, notes=(*valuation.notes, *said))
 
 
-def _chance(valuation: Valuation, game: Game, plan: Plan) -> tuple[str, ...]:
+def _chance(valuation: Valuation, game: Game, method: Method) -> tuple[str, ...]:
     """What must be said of an error of training: why its size is unknown, or why it is 0."""
     probes = valuation.details.get("probes", {"same under another seed": False})
     if "training" not in valuation.unknown:
         same = probes["same under another seed"]
         return (PROBED.format(probes["trainings"]),) if same else ()
-    if plan.method.is_adaptive:
-        return (f"By {plan.method.name}: {ADAPTIVE[0].lower()}{ADAPTIVE[1:]}",)
+    if method.is_adaptive:
+        return (f"By {method.name}: {ADAPTIVE[0].lower()}{ADAPTIVE[1:]}",)
     if game.training is not None and game.training.repeats > 1:
         return ()
     if isinstance(game, DatasetGame):
@@ -117,22 +124,24 @@ def _shortfall(valuation: Valuation) -> tuple[str, ...]:
     )
 
 
-def judged(valuation: Valuation, estimate: Estimate, watch: Watch, *, ended: bool) -> Valuation:
+def judged(
+    valuation: Valuation, estimate: Estimate, precision: float | None, *, ended: bool
+) -> Valuation:
     """Say so when what the run was to find was not found, and what would help.
 
     Parameters
     ----------
     valuation, estimate
         What was found, and what the method made of it.
-    watch
-        What was to end the run before its budget.
+    precision
+        What was to end the run before its budget; None where something else was.
     ended
         Whether that ended it.
     """
-    wish, details = watch.precision, valuation.details
-    if wish is None:
+    details = valuation.details
+    if precision is None:
         details = {**details, "stopped_at": valuation.n_evaluations}
-    said = _missed(valuation, estimate, wish, ended=ended)
+    said = _missed(valuation, estimate, precision, ended=ended)
     return replace(valuation, notes=(*valuation.notes, *said), details=details)
 
 
