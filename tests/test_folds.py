@@ -110,6 +110,39 @@ def test_failures_in_a_fold_are_counted_and_kept(tmp_path):
     assert (again.failures, again.n_computed) == (result.failures, 0)
 
 
+class NeedsRows(LogisticRegression):
+    def fit(self, X, y, sample_weight=None):
+        if len(X) < 23:
+            raise ValueError("too few rows")
+        return super().fit(X, y, sample_weight)
+
+
+def test_what_failed_in_some_folds_has_the_value_of_the_others(tmp_path):
+    """A fold that failed is nobody's there; a ledger gives back the same values and errors."""
+    parts = []
+
+    def make(owners, X, y):
+        options = {"scoring": "neg_brier_score", "on_failure": "empty", "deterministic": True}
+        parts.append(ds.ModelGame(owners, NeedsRows(), X, y, **options))
+        return parts[-1]
+
+    game = ds.FoldsGame(OWNERS, make, 4)
+    bare = ds.value(game, "exact")
+    assert bare.failures
+    weights = [len(part.y_test) for part in parts]
+    apart = [ds.value(part, "exact").values for part in parts]
+    assert bare.values == pytest.approx(np.average(apart, axis=0, weights=weights), abs=1e-12)
+    rows = np.asarray(bare.influence)
+    assert rows.mean(axis=0) == pytest.approx(bare.values, abs=1e-12)
+    assert bare.n_distinct == 2 ** len(OWNERS)
+    paid, found = (ds.value(game, "exact", ledger=tmp_path / "l.sqlite") for _ in range(2))
+    assert (paid.n_computed, found.n_computed) == (2 ** len(OWNERS), 0)
+    for again in (paid, found):
+        assert again.values.tobytes() == bare.values.tobytes()
+        assert again.errors == bare.errors
+        assert (again.failures, again.n_distinct) == (bare.failures, bare.n_distinct)
+
+
 def mixed(n, rng):
     return pd.DataFrame(
         {

@@ -221,7 +221,11 @@ def one_blas_thread() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _thread_pools(_modules: int) -> Any:
-    """Those of loaded libraries. To look takes milliseconds, and libraries come with modules."""
+    """Those of loaded libraries. To look takes milliseconds, and libraries come with modules.
+
+    SciPy's is loaded first: methods that load it later would find it without a limit.
+    """
+    import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

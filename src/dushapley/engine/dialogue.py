@@ -319,7 +319,8 @@ class Transcript:
     @property
     def n_known(self) -> int:
         """Different pools that are answered."""
-        return int(np.count_nonzero(~np.isnan(self._values))) + len(self.failures)
+        without = np.isnan(self._values[list(self.failures)])  # others failed in some fold
+        return int(np.count_nonzero(~np.isnan(self._values)) + np.count_nonzero(without))
 
     def add(self, ask: Ask, numbers: IntArray) -> None:
         """Keep one question with the numbers of its answers."""

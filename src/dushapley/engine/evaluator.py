@@ -251,9 +251,11 @@ class Evaluator:
             self._record([key], task.queries if key == own else None, Answers.of([outcome]))
         asked = self.transcript.by_key.get(own)
         unpaid = NONE if asked is None else self.transcript.unknown(np.array([asked]))
-        if seed != 0 or not len(unpaid):
+        if seed != 0 or asked is None:
             return
-        if own in kept:
+        if not len(unpaid):  # found before, and trained again
+            self.n_computed += 1
+        elif own in kept:
             self._learn(unpaid, Answers.of([kept[own]]))
         else:
             self.waiting = together([self.waiting, Task(unpaid, task.queries)])

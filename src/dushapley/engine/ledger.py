@@ -217,8 +217,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         found = {}
         for key, value, failure, spread in self._select("key, value, failure, spread", keys):
             numbers = isinstance(value, NUMBER) and isinstance(spread, NUMBER)
-            one = (value is None) != (failure is None)
-            if not (numbers and one and isinstance(failure, TEXT)):
+            known = value is not None or failure is not None  # both, if some folds failed
+            if not (numbers and known and isinstance(failure, TEXT)):
                 raise self._refusal(ValueError("an evaluation is not what was stored"))
             found[key] = Outcome(np.nan if value is None else value, failure, None, spread)
         return found
@@ -234,7 +234,8 @@ class Ledger(AbstractContextManager["Ledger"]):
         members = roster[:ROSTER]
         rows = self._execute(
             "select substr(members, ?), value from evaluations where substr(members, 1, ?) = ? "
-            "and length(members) = ? and typeof(value) = 'real' order by key limit ?",
+            "and length(members) = ? and typeof(value) = 'real' and failure is null "
+            "order by key limit ?",
             (ROSTER + 1, ROSTER, members, ROSTER + -(-n_players // 8), MOST_LEARNED),
         )
         with self._refusing():
@@ -254,17 +255,14 @@ class Ledger(AbstractContextManager["Ledger"]):
         return self.commit(self.rows(keys, answers, [None] * len(keys)))
 
     def rows(self, keys: Sequence[bytes], answers: Answers, members: Members) -> list[Row]:
-        """Trainings, and what they came to, as they are stored."""
+        """Trainings, and what they came to, as they are stored; SQLite makes null of NaN."""
         unknown, values = [None] * len(keys), answers.values + 0.0  # SQLite has no negative zeros
         causes = map(answers.failures.get, range(len(keys)))
         spreads = unknown if answers.spread is None else answers.spread.tolist()
-        failed = list(answers.failures)
-        values[failed] = np.nan  # which SQLite stores as null
         scores: Sequence[bytes | None] = unknown
         if answers.scores is not None:
             matrix = answers.scores.matrix()
             none: BoolArray = np.asarray(np.isnan(matrix).any(axis=1))
-            none[failed] = True
             scores = [None if no else packed(row) for no, row in zip(none, matrix, strict=True)]
         return list(zip(keys, members, values.tolist(), causes, spreads, scores, strict=True))
 

@@ -360,7 +360,7 @@ class Probes:
         )
         self.firsts = {self.own[place] for place, seed in self.waiting if seed == 0}
         self.worth: dict[bytes, Outcome] = {}
-        self.n_failed = 0
+        self.n_failed, self.each = 0, trainings_each(game)
 
     def learn(self, place: int, seed: int, answers: Answers) -> dict[bytes, Outcome]:
         """Take in a training; what to keep of it, by key.
@@ -390,7 +390,7 @@ class Probes:
         """Trainings beside those of pools whose ordinary keys are answered."""
         own = [key for place, key in enumerate(self.own) if self.voices[0, place] != np.inf]
         again = int((self.voices[1:] != np.inf).sum())
-        return again + self.n_failed + sum(key not in answered for key in own)
+        return again + self.n_failed + self.each * sum(key not in answered for key in own)
 
     def concluded(self) -> bool | None:
         """Whether no seed mattered; None where too few trainings could show it."""

@@ -67,7 +67,8 @@ def exact_pairs(problem: Problem) -> Conversation:
             found[index] += pair_sums(block, gains, index)
 
     estimate = yield from enumerated(problem, SHAPLEY, note)
-    return replace(estimate, details={"interactions": matrices(found)})
+    errors = np.zeros(n)  # of sampling
+    return replace(estimate, std_errors=errors, details={"interactions": matrices(found)})
 
 
 def matrices(found: Mapping[str, FloatArray]) -> dict[str, Any]:

@@ -159,8 +159,10 @@ def _missed(
     if total is None:
         return ()
     if wish is None:
+        if ended or valuation.is_enumerated:  # there is nothing left to ask
+            return ()
         spent = f"its budget of {valuation.n_evaluations:,} evaluations did"
-        return () if ended else (f"{asked} did not; {spent}. Raise it, or ask for less.",)
+        return (f"{asked} did not; {spent}. Raise it, or ask for less.",)
     if is_within(replace(estimate, std_errors=total), wish):
         return ()
     return (f"{asked} {_shortage(valuation, wish, estimate, total)}",)

@@ -196,7 +196,7 @@ def _terms(stored: Settlement) -> Finding:
         *(f"{name} {number}" for name, number in chosen.items() if number is not None),
     ]
     if (at := stopped_at(v)) is not None:
-        terms.append(f"ended by a test of its own at {at:,} evaluations")
+        terms.append(f"a run with a test of when to end, which ended at {at:,} evaluations")
     if "learned" in v.details:
         terms.append("a run that began with pools which a ledger held")
     left = "; ".join(f"{name}, {meaning}" for name, meaning in AS_IT_WENT.items())
