@@ -422,9 +422,7 @@ def test_a_run_ends_where_the_settlement_says_and_that_is_said() -> None:
     honest = ds.settle(v, 100).to_dict()
     told = repr(verify(honest, game))
     assert "not looked at: inputs, game, stop." in told
-    assert (
-        f"a run with a test of when to end, which ended at {v.n_evaluations:,} evaluations" in told
-    )
+    assert f"a test of when to end, which ended at {v.n_evaluations:,} evaluations" in told
     for at in (100, v.n_evaluations - 1, v.n_evaluations + 1, 10**6, 2):
         assert not verify(changed(honest, "valuation.details.stopped_at", at), game).holds
     for odd in ("Audited(0.01)" + HOSTILE, True, -1, 1.5, [100]):
