@@ -286,7 +286,17 @@ def remove_abandoned_folders() -> None:
         for left in root.glob(f"{MACHINE}-*"):
             number = left.name.split("-")[2]
             if Path("/proc/self").exists() and not Path("/proc", number).exists():
+                _end_daemons(left.name)
                 shutil.rmtree(left, ignore_errors=True)
+
+
+def _end_daemons(folder: str) -> None:
+    """End what Ray started in a folder for a process that is gone; it would write there again."""
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # of what has ended meanwhile, or is somebody else's
+            line = command.read_bytes()
+            if folder.encode() in line and b"/ray/" in line:
+                os.kill(int(command.parent.name), signal.SIGKILL)
 
 
 if __name__ == "__main__":
