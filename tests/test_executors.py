@@ -309,6 +309,25 @@ def test_one_thread_while_inside_and_libraries_that_come_later_are_found(monkeyp
     assert _thread_pools(len(sys.modules)) is not known
 
 
+LATE = """
+from dushapley.processes import one_blas_thread
+with one_blas_thread():
+    import scipy.linalg
+    from threadpoolctl import threadpool_info
+    print({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"})
+"""
+
+
+def test_libraries_that_come_late_have_one_thread_too() -> None:
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "2")
+    paths = os.pathsep.join(sys.path)
+    here = os.environ | threads | {"PYTHONPATH": paths}
+    told = subprocess.run(
+        [sys.executable, "-c", LATE], env=here, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == "{1}"
+
+
 ELSEWHERE = """
 import numpy as np
 import dushapley as ds
