@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from contextlib import closing, suppress
@@ -326,6 +327,25 @@ def test_libraries_that_come_late_have_one_thread_too() -> None:
         [sys.executable, "-c", LATE], env=here, capture_output=True, text=True, check=True
     )
     assert told.stdout.strip() == "{1}"
+
+
+def test_daemons_of_ray_end_with_the_folder_of_a_run_that_is_gone() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    folder = Path(tempfile.gettempdir(), f"{processes.MACHINE}-{gone.pid}-x")
+    folder.mkdir()
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    daemon = subprocess.Popen([*sleep, "/ray/core/raylet", str(folder)])
+    reader = subprocess.Popen([*sleep, str(folder)])
+    try:
+        processes.remove_abandoned_folders()
+        assert daemon.wait(20) == -signal.SIGKILL
+        assert reader.poll() is None
+        assert not folder.exists()
+    finally:
+        for process in (daemon, reader):
+            process.kill()
+            process.wait()
 
 
 ELSEWHERE = """

@@ -65,7 +65,7 @@ PATIENCE = 60
 """Seconds to wait while another run is writing."""
 MOST_LEARNED = 2**12
 """Pools that a run begins with at most; of more, those whose keys come first: a random choice."""
-Row = tuple[Any, ...]
+Row = tuple[bytes, bytes | None, float | None, str | None, float | None, bytes | None]
 """An evaluation as it is stored: key, members, value, failure, spread and scores."""
 Members = list[bytes | None]
 """Who is in each of some pools, as `Ledger.members_of` names them."""

@@ -117,18 +117,19 @@ class Crew:
         self.children: list[Child] = []
         self.closing = False
 
-    def pay(self, group: Group) -> Any:
+    def pay(self, group: Group) -> Paid:
         """Have the child of this thread pay for a group; a late one counts as the game has it."""
         limits, seconds = limits_of(self.game), None
         if limits.timeout is not None:
             questions = sum(len(block[0]) for _, block in group)
             seconds = limits.timeout * limits.trainings * questions + GRACE
         try:
-            return self._child().call(pay, None, group, seconds=seconds)
+            paid: Paid = self._child().call(pay, None, group, seconds=seconds)
         except TimeoutError:
             assert limits.timeout is not None
             late = timed_out(limits.timeout)
             return limits.timeout, [(n, self.game.failed(block[0], late)) for n, block in group]
+        return paid
 
     def _child(self) -> Child:
         """The child of this thread; another one where it has ended."""

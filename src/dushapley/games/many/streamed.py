@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,9 @@ from dushapley.games.model.additive.regression import LinearModel
 from dushapley.games.model.game import ModelGame
 from dushapley.games.policy import Training
 from dushapley.hashing import digest
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
 
 
 class Partitions:
@@ -42,7 +45,7 @@ class Partitions:
         Features, then the target.
     """
 
-    def __init__(self, rows: Any, owner: str, target: str) -> None:
+    def __init__(self, rows: Dataset, owner: str, target: str) -> None:
         self.owner, spans = owner, dict[Any, list[int]]()
         self.columns = [*(n for n in rows.schema.names if n not in (owner, target)), target]
         files = rows.get_fragments()
@@ -221,7 +224,7 @@ def _content(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _dataset(source: Any, owner: str, target: str) -> Any:
+def _dataset(source: Any, owner: str, target: str) -> Dataset:
     """The rows of Parquet files: one, those of a folder, or several.
 
     Refuse files that lack a column, or hold text where numbers are needed.
